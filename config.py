@@ -1,0 +1,17 @@
+"""pyinfra's own configuration: executed by every run, before the inventory is read."""
+
+import sys
+from pathlib import Path
+
+from pyinfra import config
+
+root = Path(__file__).parent.resolve()
+if not root.samefile("."):
+    sys.exit(f"error: run pyinfra from the repository's own folder: cd {root}")
+
+from tasks.shared import guards, ssh  # noqa: E402 - can only be found from the repository's folder
+
+guards.check_python()
+config.REQUIRE_PYINFRA_VERSION = "~=3.10"
+guards.install()
+ssh.use_nodelay()

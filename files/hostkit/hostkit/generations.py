@@ -1,0 +1,97 @@
+"""Generations on the host: a release together with what it is told.
+
+A start uses the one that `current` links to.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from hostkit import paths
+
+NOTE = "generation.json"
+UNIT_FILE = "vllm.service"
+VERIFIED = "verified"
+
+FILES = ("serve.yaml", "vllm.env", UNIT_FILE, NOTE)
+_NOTED = {"digest", "release", "version", "served_model_name", "model_dir", "address", "port"}
+
+
+def numbers() -> list[int]:
+    """All complete generations, oldest first."""
+    if not paths.GENERATIONS.is_dir():
+        return []
+    names = [int(entry.name) for entry in paths.GENERATIONS.iterdir() if entry.name.isdigit()]
+    return sorted(number for number in names if _read_note(number) is not None)
+
+
+def highest() -> int:
+    """The highest number in use, damaged generations included; 0 for none."""
+    if not paths.GENERATIONS.is_dir():
+        return 0
+    names = [entry.name for entry in paths.GENERATIONS.iterdir()]
+    return max((int(name) for name in names if name.isdigit()), default=0)
+
+
+def folder(number: int) -> Path:
+    return paths.GENERATIONS / str(number)
+
+
+def note(number: int) -> dict[str, Any]:
+    """What was written down about a generation: digest, release, address, port, model name, …"""
+    found = _read_note(number)
+    if found is None:
+        raise ValueError(f"generation {number} is not there or damaged")
+    return found
+
+
+def _read_note(number: int) -> dict[str, Any] | None:
+    """None also for a note that a power cut left empty or torn."""
+    try:
+        found = json.loads((folder(number) / NOTE).read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.keys() >= _NOTED else None
+
+
+def unit(number: int) -> str | None:
+    """The text of the unit that runs this generation; None when it is gone."""
+    try:
+        return (folder(number) / UNIT_FILE).read_text()
+    except FileNotFoundError:
+        return None
+
+
+def is_verified(number: int) -> bool:
+    """Has a server of this generation answered a completion?"""
+    return (folder(number) / VERIFIED).exists()
+
+
+def mark_verified(number: int) -> None:
+    (folder(number) / VERIFIED).touch()
+
+
+def linked(link: Path) -> int | None:
+    """The generation that `current` or `previous` names; None when it names none that is whole."""
+    if not link.is_symlink():
+        return None
+    target = Path(os.readlink(link)).name
+    return int(target) if target.isdigit() and _read_note(int(target)) is not None else None
+
+
+def switch(number: int) -> None:
+    """Make a generation the current one; the one before, if it ever served, becomes `previous`."""
+    before = linked(paths.CURRENT)
+    if before == number:
+        return
+    if before is not None and is_verified(before):
+        _point(paths.PREVIOUS, before)
+    _point(paths.CURRENT, number)
+
+
+def _point(link: Path, number: int) -> None:
+    fresh = link.with_name(f".{link.name}.new")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(f"generations/{number}")
+    os.replace(fresh, link)

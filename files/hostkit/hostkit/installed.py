@@ -1,0 +1,113 @@
+"""An installed release: where its packages lie, and whether they are as they were installed."""
+
+import csv
+import hashlib
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
+from pathlib import Path
+
+from hostkit import paths, wheel
+from hostkit.process import Failure, read_json, run
+
+
+def damage(target: Path, deep: bool = False) -> str | None:
+    """What is wrong with a complete release, or None; `deep` hashes every installed file.
+
+    Raises Failure for a release that has no manifest.
+    """
+    manifest = read_json(target / "manifest.json")
+    venv = target / "venv"
+    try:
+        version = python_version(venv / "bin/python")
+        if version.split(".")[:2] != manifest["python"].split(".")[:2]:
+            return f"its Python is {version} now and was {manifest['python']}"
+        now = records(venv)
+    except (Failure, OSError) as error:
+        return str(error)
+    for name in sorted({*now, *manifest["records"]}):
+        if now.get(name) != manifest["records"].get(name):
+            return f"{name}/RECORD is not as it was installed"
+    for each in altered(venv) if deep else ():
+        if manifest["misrecorded"].get(each.path) != each.digest:
+            return f"{each.path} of {each.owner} is not as it was installed"
+    return None
+
+
+@dataclass(frozen=True)
+class Altered:
+    """An installed file that is not as a RECORD says; `digest` as RECORD writes it, or "missing".
+
+    `path` is relative to site-packages, `owner` the name of the distribution's .dist-info folder.
+    """
+
+    path: str
+    owner: str
+    digest: str
+
+
+def altered(venv: Path) -> list[Altered]:
+    """All installed files that differ from their RECORD.
+
+    A file that several distributions bring is right when it is as one of them says.
+    """
+    site = site_packages(venv)
+    stated: dict[str, set[str]] = {}
+    owner = {}
+    for info in sorted(site.glob("*.dist-info")):
+        with (info / "RECORD").open(encoding="utf-8", newline="") as file:
+            for path, digest, *_ in (row for row in csv.reader(file) if row):
+                if digest:
+                    stated.setdefault(path, set()).add(digest)
+                    owner[path] = info.name
+    found = []
+    for path, digests in stated.items():
+        algorithm = min(digests).partition("=")[0]
+        digest = _digest(site / path, algorithm) if (site / path).is_file() else "missing"
+        if digest not in digests:
+            found.append(Altered(path, owner[path], digest))
+    return found
+
+
+def records(venv: Path) -> dict[str, str]:
+    """sha256 of the RECORD of every distribution of a virtual environment."""
+    found = sorted(site_packages(venv).glob("*.dist-info/RECORD"))
+    return {path.parent.name: wheel.sha256(path) for path in found}
+
+
+def site_packages(venv: Path) -> Path:
+    """Where a virtual environment keeps its packages. Raises Failure when it has no such folder."""
+    found = sorted(venv.glob("lib/python3.*/site-packages"))
+    if len(found) != 1:
+        raise Failure(f"{venv}: {len(found)} site-packages folders, expected one")
+    return found[0]
+
+
+def vllm_dist_info(venv: Path) -> Path:
+    """The .dist-info folder of the installed vLLM."""
+    found = sorted(site_packages(venv).glob("vllm-*.dist-info"))
+    if len(found) != 1:
+        raise Failure(f"{venv}: {len(found)} distributions called vllm, expected one")
+    return found[0]
+
+
+def python_version(python: Path) -> str:
+    """The version of an interpreter, e.g. 3.11.2."""
+    script = "import platform; print(platform.python_version())"
+    return run([python, "-ISc", script], f"version of {python}").strip()
+
+
+def misrecorded_before() -> dict[str, str]:
+    """What the releases on this host have found to differ from its RECORD at its source."""
+    known: dict[str, str] = {}
+    for manifest in paths.RELEASES.glob("*/manifest.json"):
+        known |= read_json(manifest).get("misrecorded", {})
+    return known
+
+
+def _digest(path: Path, algorithm: str) -> str:
+    """A file's digest as RECORD writes it: sha256=<urlsafe base64 without padding>."""
+    digest = hashlib.new(algorithm)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return f"{algorithm}={urlsafe_b64encode(digest.digest()).rstrip(b'=').decode()}"

@@ -1,0 +1,222 @@
+"""Long work as transient units: it survives the loss of SSH, and a second start attaches to it.
+
+The outcome is written by the unit's ExecStopPost: after --collect `systemctl show` of a failed unit
+says success.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import time
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hostkit import paths, units
+from hostkit.process import Failure, run, write_atomic
+
+JOBS = paths.RUN / "jobs"
+RUNTIME_MAX_S = 24 * 3600
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
+_PYTHON = "/usr/bin/python3"
+# What systemd and pyinfra's sudo would not hand on, and a download behind a proxy needs.
+_PASSED_ON = re.compile(r"(https?|all|no)_proxy|(PIP|UV)_\w+|SSL_CERT_(FILE|DIR)", re.IGNORECASE)
+
+
+_WATCHERS = ("verify", "restart")
+_WATCHER = {"OOMScoreAdjust": "-900"}
+_WORKER = {"OOMScoreAdjust": "1000", "Nice": "10", "CPUWeight": "20", "IOWeight": "10"}
+
+
+def progress(text: str) -> None:
+    """Say what is being done now; inside a job `job status` shows the last such line as well."""
+    print(text, flush=True)
+    name = os.environ.get("HOSTKIT_JOB")
+    if name:
+        file = _file(name, "progress")
+        try:
+            started = json.loads(file.read_text("utf-8"))["started"]
+        except (OSError, ValueError, KeyError):
+            started = time.monotonic()
+        _write(file, {"started": started, "text": text})
+
+
+def start(name: str, arguments: Sequence[str], runtime_max_s: int = RUNTIME_MAX_S) -> bool:
+    """Start `hostkit ARGUMENTS` as the job `name`; False when that job runs already."""
+    if not _NAME.fullmatch(name):
+        raise Failure(f"job {name!r}: expected lower-case letters, digits, dots and dashes")
+    if _is_active(name):
+        return False
+    _file(name, "json").unlink(missing_ok=True)
+    _write(_file(name, "progress"), {"started": time.monotonic(), "text": "starting"})
+    try:
+        run(command(name, arguments, runtime_max_s, os.environ), f"job {name}")
+    except Failure:
+        if _is_active(name):
+            return False
+        _file(name, "progress").unlink(missing_ok=True)
+        raise
+    return True
+
+
+def command(
+    name: str, arguments: Sequence[str], runtime_max_s: int, environ: Mapping[str, str]
+) -> list[str]:
+    """The systemd-run command line of a job.
+
+    Work stands behind everything else in processor and disk, and is the first to go when memory
+    runs out; who watches a start must outlive what it watches.
+    """
+    hostkit = [_PYTHON, "-IB", str(paths.HOSTKIT)]
+    passed_on = {key: value for key, value in environ.items() if _PASSED_ON.fullmatch(key)}
+    properties = {
+        "Type": "exec",
+        **(_WATCHER if arguments[:1] and arguments[0] in _WATCHERS else _WORKER),
+        "RuntimeMaxSec": str(runtime_max_s),
+        "TimeoutStopSec": "30",
+        "KillMode": "mixed",
+        "ExecStopPost": " ".join([*hostkit, "job", "record", name]),
+    }
+    environment = {"HOSTKIT_JOB": name, "MAX_JOBS": "1", **passed_on}
+    return [
+        "systemd-run",
+        "--quiet",
+        "--collect",
+        f"--unit={_unit(name)}",
+        f"--description=hostkit {name}",
+        *(f"--property={key}={value}" for key, value in properties.items()),
+        *(f"--setenv={key}={value}" for key, value in environment.items()),
+        "--",
+        *hostkit,
+        *arguments,
+    ]
+
+
+def record(name: str, environ: Mapping[str, str]) -> None:
+    """Write down how the job ended; ExecStopPost calls this with systemd's variables."""
+    if shutil.which("journalctl"):
+        run(["journalctl", "--sync"], "journalctl --sync")
+    result = environ.get("SERVICE_RESULT", "unknown")
+    lines = units.journal(environ["INVOCATION_ID"]) if "INVOCATION_ID" in environ else []
+    _write(
+        _file(name, "json"),
+        {
+            "result": result,
+            "exit_status": environ.get("EXIT_STATUS", ""),
+            "error": "" if result == "success" else last_error(lines, result),
+            "ended": time.monotonic(),
+        },
+    )
+
+
+def last_error(lines: Sequence[str], result: str) -> str:
+    """The line that tells why a job failed: hostkit's own last one, or the last there is."""
+    said = [line.strip() for line in lines if line.strip()]
+    errors = [line.removeprefix("hostkit: ") for line in said if line.startswith("hostkit: ")]
+    if result in ("timeout", "oom-kill", "signal", "core-dump") or not said:
+        return f"ended by {result}" + (f" after: {said[-1]}" if said else "")
+    return (errors or said)[-1]
+
+
+def status(name: str) -> dict[str, Any]:
+    """The state of a job as plain data, for JSON."""
+    running = _is_active(name)
+    return describe(
+        name, running, _read(_file(name, "json")), _read(_file(name, "progress")), time.monotonic()
+    )
+
+
+def describe(
+    name: str,
+    running: bool,
+    result: Mapping[str, Any] | None,
+    told: Mapping[str, Any] | None,
+    now: float,
+) -> dict[str, Any]:
+    """Put together what is known of a job; `now` and the times in it are of the monotonic clock.
+
+    A job that neither runs nor left a result, but had begun, has failed.
+    """
+    found = result or {}
+    if running:
+        state, end = "running", now
+    elif result is not None:
+        state = "succeeded" if found.get("result") == "success" else "failed"
+        end = found.get("ended", now)
+    else:
+        state, end = ("failed" if told else "absent"), now
+    error = found.get("error", "")
+    if state == "failed" and result is None:
+        error = "ended without a result: the job was killed together with its record"
+    return {
+        "name": name,
+        "state": state,
+        "progress": (told or {}).get("text", ""),
+        "elapsed_s": round(end - told["started"], 1) if told else 0.0,
+        "result": "" if running else found.get("result", ""),
+        "exit_status": "" if running else found.get("exit_status", ""),
+        "error": "" if running else error,
+    }
+
+
+def register(subparsers: Any) -> None:
+    """Add `job start|status|record`."""
+    jobs = subparsers.add_parser("job", help="long work in the background").add_subparsers(
+        required=True, metavar="ACTION"
+    )
+    parser = jobs.add_parser("start", help="start hostkit ARG… as a job, or attach to it")
+    parser.add_argument("--runtime-max-s", type=int, default=RUNTIME_MAX_S)
+    parser.add_argument("name")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="-- ARG")
+    parser.set_defaults(run=_start_command)
+    parser = jobs.add_parser("status", help="one line of JSON; exit status 0 always")
+    parser.add_argument("name")
+    parser.set_defaults(run=_status_command)
+    parser = jobs.add_parser("record", help="for the job's unit: write down how it ended")
+    parser.add_argument("name")
+    parser.set_defaults(run=_record_command)
+
+
+def _start_command(args: Namespace) -> int:
+    arguments = [each for index, each in enumerate(args.arguments) if index or each != "--"]
+    started = start(args.name, arguments, args.runtime_max_s)
+    print(f"job {args.name}: {'started' if started else 'attached, it runs already'}")
+    return 0
+
+
+def _status_command(args: Namespace) -> int:
+    print(json.dumps(status(args.name)))
+    return 0
+
+
+def _record_command(args: Namespace) -> int:
+    record(args.name, os.environ)
+    return 0
+
+
+def _is_active(name: str) -> bool:
+    state = units.show("ActiveState", unit=_unit(name))["ActiveState"]
+    return state in ("active", "activating", "deactivating", "reloading")
+
+
+def _unit(name: str) -> str:
+    return f"vllm-job-{name}.service"
+
+
+def _file(name: str, suffix: str) -> Path:
+    return JOBS / f"{name}.{suffix}"
+
+
+def _read(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _write(file: Path, content: Mapping[str, Any]) -> None:
+    write_atomic(file, json.dumps(content) + "\n")

@@ -1,0 +1,24 @@
+"""Where things lie on the host. HOSTKIT_ROOT moves all of it below another root, for tests."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(os.environ.get("HOSTKIT_ROOT", "/"))
+
+OPT = ROOT / "opt/vllm"
+HOSTKIT = OPT / "hostkit"
+RELEASES = OPT / "releases"
+GENERATIONS = OPT / "generations"
+CURRENT = OPT / "current"
+PREVIOUS = OPT / "previous"
+TOOLS = OPT / "tools"
+WORK = OPT / "work"
+DOWNLOADS = OPT / "cache/downloads"
+
+ETC = ROOT / "etc/vllm"
+SECRETS_ENV = ETC / "secrets.env"
+UNIT_FILE = ROOT / "etc/systemd/system/vllm.service"
+RUN = ROOT / "run/vllm"
+
+UNIT = "vllm.service"
+SERVICE_USER = "vllm"

@@ -1,0 +1,156 @@
+"""Talks to the running server, after making sure that it is ours.
+
+A server left over from somewhere else may hold the port and answer in its place, so every question
+first looks whether the listening socket belongs to the unit.
+"""
+
+import http.client
+import json
+import re
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+
+from hostkit import generations, paths, start, units
+from hostkit.process import Failure
+
+PROBE_TOKENS = 4
+_KEY = re.compile(r'^VLLM_API_KEY="?([^"\n]*)"?$', re.MULTILINE)
+# Loopback is never asked through a proxy.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class NotAnswering(Failure):
+    """The server does not answer as it should; the text says why, for the operator."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server process of the unit and where it is reached."""
+
+    pid: int
+    generation: int
+    url: str
+    model: str
+    version: str
+
+
+def find() -> Server:
+    """The unit's server. NotAnswering when it does not run or its port is not its own."""
+    pid = int(units.show("MainPID")["MainPID"] or 0)
+    if not pid:
+        raise NotAnswering(f"{paths.UNIT} is not running")
+    generation = start.running_generation(pid)
+    if generation is None:
+        raise NotAnswering(f"process {pid} of {paths.UNIT} has not become a server yet")
+    try:
+        note = generations.note(generation)
+    except ValueError as error:
+        raise NotAnswering(str(error)) from None
+    owners = units.listeners(note["port"])
+    if not owners:
+        raise NotAnswering(f"nothing listens on port {note['port']} yet")
+    require_port(note["port"])
+    address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(note["address"], note["address"])
+    url = f"http://{address}:{note['port']}"
+    return Server(pid, generation, url, note["served_model_name"], note["version"])
+
+
+def require_port(port: int) -> None:
+    """NotAnswering when a process that is not the unit's holds the port; needs root to see it."""
+    for owner in units.listeners(port):
+        if not units.belongs_to_unit(owner):
+            command = units.command_line(owner)[:100]
+            raise NotAnswering(f"port {port} is held by process {owner} ({command})")
+
+
+def is_healthy(server: Server) -> bool:
+    try:
+        _get(server, "/health", timeout_s=5)
+    except NotAnswering:
+        return False
+    return True
+
+
+def probe(server: Server, timeout_s: float = 120) -> None:
+    """Ask for a real completion of a known length, and that it is our release that gives it.
+
+    /health alone says 200 while the engine hangs or crashes on its first request.
+    """
+    version = _json(_get(server, "/version", timeout_s)).get("version")
+    if version != server.version:
+        raise NotAnswering(f"the server says version {version}, the release is {server.version}")
+    body = {
+        "model": server.model,
+        "prompt": "One, two, three,",
+        "max_tokens": PROBE_TOKENS,
+        "ignore_eos": True,
+        "temperature": 0,
+    }
+    answer = _post(server, "/v1/completions", body, timeout_s)
+    tokens = (answer.get("usage") or {}).get("completion_tokens")
+    if tokens != PROBE_TOKENS:
+        raise NotAnswering(f"a completion of {PROBE_TOKENS} tokens came back with {tokens}")
+
+
+def chat(server: Server, question: str, timeout_s: float = 120) -> str:
+    """One question, one answer, at temperature 0."""
+    body = {
+        "model": server.model,
+        "messages": [{"role": "user", "content": question}],
+        "max_tokens": 64,
+        "temperature": 0,
+    }
+    message = _post(server, "/v1/chat/completions", body, timeout_s)["choices"][0]["message"]
+    # A model that thinks may have spent all its tokens on that.
+    return str(message.get("content") or message.get("reasoning") or "(no answer)")
+
+
+def requests_in_flight(server: Server) -> int:
+    """Requests that run or wait, over all engines; NotAnswering when the metrics do not say."""
+    text = _get(server, "/metrics", timeout_s=5)
+    total = 0.0
+    for metric in ("vllm:num_requests_running", "vllm:num_requests_waiting"):
+        values = re.findall(rf"^{metric}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)
+        if not values:
+            raise NotAnswering(f"metric {metric} is missing")
+        total += sum(float(value) for value in values)
+    return int(total)
+
+
+def _post(server: Server, path: str, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    return _json(_get(server, path, timeout_s, json.dumps(body).encode()))
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise NotAnswering(f"an answer is not a JSON object: {text[:100]}")
+    return found
+
+
+def _get(server: Server, path: str, timeout_s: float, data: bytes | None = None) -> str:
+    request = urllib.request.Request(server.url + path, data)
+    request.add_header("Content-Type", "application/json")
+    try:
+        request.add_header("Authorization", f"Bearer {_api_key(server.pid)}")
+        with _opener.open(request, timeout=timeout_s) as response:
+            return str(response.read().decode("utf-8"))
+    except urllib.error.HTTPError as error:
+        body = error.read().decode("utf-8", errors="replace")[:200]
+        raise NotAnswering(f"{path} answered {error.code}: {body}") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise NotAnswering(f"{path} did not answer: {error}") from None
+
+
+def _api_key(pid: int) -> str:
+    """The key that this process was started with: the file may hold the next one already."""
+    environment = (units.PROC / str(pid) / "environ").read_bytes().decode(errors="replace")
+    match = _KEY.search(environment.replace("\0", "\n"))
+    if not match:
+        match = _KEY.search(paths.SECRETS_ENV.read_text())
+    return match[1] if match else ""

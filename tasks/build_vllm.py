@@ -1,0 +1,14 @@
+"""Build the release that the settings ask for, beside whatever serves."""
+
+from tasks.shared import releases
+from tasks.shared.operations import trees, vllm
+from tasks.shared.settings import settings
+
+release = releases.wanted(settings())
+
+trees.folder(
+    name="Upload the release's inputs",
+    path=f"{releases.INPUTS_DIR}/{release.name}",
+    tree=release.inputs,
+)
+vllm.release_built(name=f"Build release {release.name}", release=release)

@@ -1,0 +1,24 @@
+"""Provide the model and check it, before anything that serves is touched."""
+
+from pyinfra.operations import files
+
+from tasks.shared import credentials, releases
+from tasks.shared.operations import models
+from tasks.shared.operations.secrets import secret_file
+from tasks.shared.settings import settings
+
+TOKEN = "/etc/vllm/hf_token"
+
+token_file = settings().hf_token_file
+if token_file:
+    secret_file(
+        name="Write the Hugging Face token", path=TOKEN, content=credentials.token(token_file)
+    )
+else:
+    files.file(name="Keep no Hugging Face token", path=TOKEN, present=False)
+models.present(
+    name=f"Provide the model {settings().model_dir}",
+    source=settings().source,
+    release=releases.wanted(settings()).name,
+    endpoint=settings().hf_endpoint,
+)

@@ -1,0 +1,32 @@
+"""Replace the API key by a new one, and restart each server so that it holds.
+
+The restart brings the settings as they are now into force, too. The key before stays beside the new
+one in the key file's folder, and is what a server wants until it is restarted.
+"""
+
+from tasks.shared import credentials, desired
+from tasks.shared.operations import vllm
+from tasks.shared.operations.secrets import secret_file
+from tasks.shared.settings import settings
+
+key_file = settings().api_key_file
+key = credentials.api_key(key_file, rotate=True)
+generation = desired.generation(key)
+force = settings().force_restart
+
+vllm.generation_staged(name="Stage the generation with the new key", generation=generation)
+vllm.switchable(
+    name="Make sure that the server may be restarted", generation=generation, force=force
+)
+secret_file(
+    name="Write the new API key",
+    path="/etc/vllm/secrets.env",
+    content=credentials.env_file(key),
+    before_upload=lambda: credentials.save_api_key(key_file, key),
+)
+vllm.restarted(
+    name="Restart the server with the new key",
+    generation=generation,
+    deadline_s=settings().ready_timeout_s,
+    force=force,
+)

@@ -1,0 +1,23 @@
+"""The API key and the generation, its unit included; a host that serves nothing is started."""
+
+from pyinfra.operations import systemd
+
+from tasks.shared import credentials, desired
+from tasks.shared.operations import units, vllm
+from tasks.shared.operations.secrets import secret_file
+from tasks.shared.settings import settings
+
+key_file = settings().api_key_file
+key = credentials.api_key(key_file)
+generation = desired.generation(key)
+
+secret_file(
+    name="Write the API key",
+    path="/etc/vllm/secrets.env",
+    content=credentials.env_file(key),
+    before_upload=lambda: credentials.save_api_key(key_file, key),
+)
+vllm.generation_staged(name="Stage the generation", generation=generation)
+units.in_force(name="Keep the current generation's unit in force")
+vllm.started_if_nothing_serves(name="Start the server", generation=generation)
+systemd.service(name="Start the server at boot", service="vllm.service", running=None, enabled=True)

@@ -1,0 +1,29 @@
+"""The generation that a host should run, put together from its settings and its model."""
+
+from pyinfra import host
+
+from tasks.shared import credentials, generations, models, releases, templates
+from tasks.shared.facts.files import FolderIdentity
+from tasks.shared.generations import Generation
+from tasks.shared.settings import settings
+
+
+def generation(key: str) -> Generation:
+    """The generation for the host at hand, its server guarded by this API key."""
+    s = settings()
+    return generations.wanted(
+        s,
+        releases.wanted(s),
+        weights=_weights(s.source),
+        unit=templates.unit(s),
+        key_digest=credentials.digest(key),
+    )
+
+
+def _weights(source: models.ModelSource) -> str:
+    """What tells these weights from any others."""
+    if source.kind == "hf":
+        return f"{source.location}@{source.revision}"
+    if source.kind == "control":
+        return models.content_identity(source.location)
+    return host.get_fact(FolderIdentity, path=source.location)

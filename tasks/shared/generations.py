@@ -1,0 +1,107 @@
+"""A generation: a release together with what it is told. And what to do with it on a host."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tasks.shared import formats, patches, serving
+from tasks.shared.releases import Release
+from tasks.shared.trees import Link
+
+if TYPE_CHECKING:
+    from tasks.shared.facts.hostkit import HostState
+    from tasks.shared.settings import Settings
+
+GENERATIONS_DIR = "/opt/vllm/generations"
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The content of /opt/vllm/generations/<n>/. Equal digests are the same generation."""
+
+    digest: str
+    files: dict[str, str | Link]
+
+
+def wanted(
+    settings: "Settings", release: Release, *, weights: str, unit: str, key_digest: str
+) -> Generation:
+    """The generation that these settings ask for.
+
+    `weights` identifies the model's weights, `unit` is the text of the unit, `key_digest` tells one
+    API key from another: a change of any of them reaches a running server only by a restart.
+    """
+    config = serving.serve_config(settings, kv_fingerprint(settings, weights))
+    serve_yaml = formats.serve_yaml(config)
+    env = serving.environment(settings, release.name)
+    parts = [release.name, serve_yaml, json.dumps(env), unit, weights, key_digest]
+    digest = _digest(parts)
+    note = {
+        "digest": digest,
+        "release": release.name,
+        "version": release.installed_version,
+        "served_model_name": settings.served_model_name,
+        "model_dir": settings.model_dir,
+        "address": settings.listen_address,
+        "port": settings.port,
+        # hostkit compares it at every start: such a folder may change under a generation.
+        "weights": weights if settings.source.kind == "host" else None,
+    }
+    return Generation(
+        digest,
+        {
+            "serve.yaml": serve_yaml,
+            "vllm.env": formats.env_file(env | {"GENERATION_DIGEST": digest}),
+            "vllm.service": unit,
+            "generation.json": json.dumps(note, indent=2) + "\n",
+            "release": Link(f"{serving.RELEASES_DIR}/{release.name}"),
+        },
+    )
+
+
+def kv_fingerprint(settings: "Settings", weights: str) -> str:
+    """The name of the SSD tier's folder: what vLLM's own hash of that folder leaves out.
+
+    Files of another model, patched differently or hashed with another seed, are never read.
+    """
+    parts = [
+        weights,
+        settings.vllm_version,
+        *(patches.text(settings.vllm_version, p) for p in patches.series(settings.vllm_version)),
+        settings.mamba_ssm_cache_dtype,
+        str(settings.python_hash_seed),
+    ]
+    return _digest(parts)
+
+
+def _digest(parts: list[str]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+
+class Step(Enum):
+    """What a deploy does with a staged generation."""
+
+    NOTHING = "it is the one that serves"
+    START = "nothing serves"
+    RESTART_NEEDED = "another generation serves"
+
+
+def next_step(state: "HostState", number: int) -> Step:
+    """Whether generation `number` may be started now.
+
+    A server that answers is never touched. One that does not is left alone while it may still come:
+    when it is the wanted one, or one that has served before, be it between two starts.
+    """
+    if state.active not in ("active", "activating", "reloading", "deactivating"):
+        return Step.START
+    served = state.running if state.running is not None else state.current
+    if served == number and state.sub == "running":
+        return Step.NOTHING
+    if served is None or served == number:
+        return Step.START
+    # Of a generation whose note was damaged it cannot be told whether it has served.
+    if state.answering or state.is_verified(served) or served not in state.generations:
+        return Step.RESTART_NEEDED
+    return Step.START

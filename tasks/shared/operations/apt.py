@@ -1,0 +1,50 @@
+"""Debian packages."""
+
+from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand, operation
+from pyinfra.facts.deb import DebPackages
+
+from tasks.shared.operations.common import Commands
+
+LONGEST_WAIT_S = 300
+
+# apt waits for dpkg's lock only, and at once gives up on that of its own lists, which an apt of a
+# deploy that was killed may hold for a while.
+_WAITING_FOR_LOCKS = f"""
+waited=0
+while :; do
+    output=$(LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@" 2>&1) && exit 0
+    case $output in
+        *"Could not get lock"*|*"lock was locked"*|*"is locked by"*|*"Unable to lock"*) ;;
+        *) printf '%s\\n' "$output" >&2; exit 1 ;;
+    esac
+    if test $waited -ge {LONGEST_WAIT_S}; then printf '%s\\n' "$output" >&2; exit 1; fi
+    sleep 2; waited=$((waited + 2))
+done
+"""
+
+
+@operation()
+def installed(packages: list[str]) -> Commands:
+    """Ensure that packages are installed; apt's lists are refreshed only when one is missing.
+
+    A lock that another apt holds is waited for, up to five minutes. An installation that was
+    interrupted is brought to its end first.
+
+    + packages: names without a version
+
+    apt.installed(name="Install what a build needs", packages=["git", "gcc"])
+    """
+    present = host.get_fact(DebPackages)
+    missing = [package for package in packages if package not in present]
+    if not missing:
+        host.noop(f"{', '.join(packages)} are installed")
+        return
+    yield _waiting("dpkg", "--configure", "-a")
+    yield _waiting("apt-get", "update")
+    yield _waiting("apt-get", "install", "--yes", "--no-install-recommends", *missing)
+
+
+def _waiting(*command: str) -> StringCommand:
+    script = QuoteString(_WAITING_FOR_LOCKS)
+    return StringCommand("sh -c", script, "sh", *(QuoteString(word) for word in command))

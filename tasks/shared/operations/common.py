@@ -1,0 +1,68 @@
+"""What several operations do in the same way."""
+
+import shlex
+from collections.abc import Generator
+
+from pyinfra import host, logger, state
+from pyinfra.api import FileUploadCommand, FunctionCommand, Host, QuoteString, State, StringCommand
+from pyinfra.operations.util.files import generate_color_diff
+
+from tasks.shared.trees import Tree, differences, pack
+
+
+def show_differences(folder: str, before: Tree, after: Tree) -> None:
+    """What --diff shows for a folder of text files; nothing without --diff."""
+    if not state.config.DIFF:
+        return
+    for path, old, new in differences(before, after):
+        host.log(f"Will {'modify' if old else 'create'} {folder}/{path}", logger.info)
+        for line in generate_color_diff(_without_hashes(old), _without_hashes(new)):
+            logger.info("  %s", line)
+        hidden = sum(map(_is_hash, new))
+        if hidden:
+            logger.info("  and %d lines with hashes", hidden)
+        logger.info("")
+
+
+def _is_hash(line: str) -> bool:
+    """A line of a pinned requirement that says nothing to a reader; locks have thousands."""
+    return line.lstrip().startswith("--hash=")
+
+
+def _without_hashes(lines: list[str]) -> list[str]:
+    return [line for line in lines if not _is_hash(line)]
+
+
+def publish_folder(path: str, tree: Tree, *, unless: str | None = None) -> StringCommand:
+    """Upload a folder in one command: it is there as a whole or not at all.
+
+    A folder of that name is replaced, unless it holds the file `unless`: then the command fails.
+    """
+    staged, target = shlex.quote(f"{path}.new"), shlex.quote(path)
+    taken = ""
+    if unless:
+        said = shlex.quote(f"{path} was taken in the meantime: run this again")
+        taken = f"if test -e {target}/{unless}; then echo {said} >&2; exit 1; fi; "
+    script = (
+        f"set -e; umask 022; rm -rf {staged}; mkdir -p {staged}; "
+        f"base64 -d | tar -C {staged} --no-same-owner -xzf -; "
+        # On the disk before it gets its name: a power cut must not leave it there with empty files.
+        f"sync -f {staged}; {taken}rm -rf {target}; mv -T {staged} {target}"
+    )
+    return StringCommand("sh -c", QuoteString(script), _stdin=[pack(tree)])
+
+
+Commands = Generator[StringCommand | FileUploadCommand | FunctionCommand, None, None]
+"""What an operation yields."""
+
+
+def refuse(reason: str) -> Generator[FunctionCommand, None, None]:
+    """Fail the operation with one line; in a plan the line is shown as a warning."""
+    if not state.is_executing:
+        host.log_styled(reason, fg="yellow", log_func=logger.warning)
+    yield FunctionCommand(_fail, [reason], {})
+
+
+def _fail(state: State, host: Host, reason: str) -> bool:
+    host.log_styled(reason, fg="red", log_func=logger.error)
+    return False

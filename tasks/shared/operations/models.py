@@ -1,0 +1,66 @@
+"""A model's folder on the host."""
+
+from pathlib import Path
+
+from pyinfra import host, state
+from pyinfra.api import FileUploadCommand, QuoteString, StringCommand, operation
+from pyinfra.facts.files import FileContents
+
+from hostkit import weights
+from tasks.shared.facts.files import FolderHashes
+from tasks.shared.facts.hostkit import NOT_INSTALLED, HostkitProblems
+from tasks.shared.models import ModelSource, content_hashes, content_identity
+from tasks.shared.operations.common import Commands, refuse
+from tasks.shared.operations.jobs import run_job
+
+
+@operation()
+def present(source: ModelSource, release: str, *, endpoint: str | None = None) -> Commands:
+    """Ensure that a complete model lies in its folder on the host.
+
+    A folder of the host is only checked. One of this machine is uploaded, a repository downloaded;
+    an interrupted transfer goes on where it was, and the folder appears when it is complete.
+
+    + source: where the model comes from
+    + release: the release whose huggingface_hub downloads
+    + endpoint: another server to download from
+
+    models.present(name="Provide the model", source=settings().source, release=name)
+    """
+    folder = source.folder_on_host
+    problems = host.get_fact(HostkitProblems, question=["check-model", folder])
+    if source.kind == "host":
+        if problems and problems != [NOT_INSTALLED]:
+            yield from refuse("; ".join(problems))
+        return
+    marker = f"{source.location}@{source.revision}"
+    if source.kind == "control":
+        marker = content_identity(source.location)
+    if not problems and host.get_fact(FileContents, path=f"{folder}/{weights.MARKER}") == [marker]:
+        host.noop(f"{folder} is complete")
+        return
+    if source.kind == "control":
+        yield from _upload(source, marker)
+    else:
+        options = ["--endpoint", endpoint] if endpoint else []
+        what = [source.location, source.revision, folder, release]
+        yield from run_job(f"fetch-{source.revision[:12]}", "fetch-model", *what, *options)
+
+
+def _upload(source: ModelSource, marker: str) -> Commands:
+    folder = source.folder_on_host
+    staged = f"{folder}.new"
+    yield StringCommand("install -d -m 755", QuoteString(staged))
+    wanted = content_hashes(source.location)
+    arrived = host.get_fact(FolderHashes, path=staged) if state.is_executing else {}
+    for name, sha256 in wanted.items():
+        if arrived.get(name) != sha256:
+            local = Path(source.location).expanduser() / name
+            yield FileUploadCommand(str(local), f"{staged}/{name}")
+    sums = "".join(f"{sha256}  {name}\n" for name, sha256 in wanted.items())
+    quoted, target = QuoteString(staged), QuoteString(folder)
+    yield StringCommand("cd", quoted, "&& sha256sum --check --quiet -", _stdin=[sums])
+    yield StringCommand(
+        "printf %s", QuoteString(marker), ">", QuoteString(f"{staged}/{weights.MARKER}"),
+        "&& chmod -R u=rwX,go=rX", quoted, "&& rm -rf", target, "&& mv -T", quoted, target,
+    )  # fmt: skip

@@ -1,0 +1,41 @@
+"""Files whose content must never be shown."""
+
+import hashlib
+from collections.abc import Callable
+
+from pyinfra import host, state
+from pyinfra.api import QuoteString, StringCommand, operation
+
+from tasks.shared.facts.files import SecretFileMatches
+from tasks.shared.operations.common import Commands
+
+
+@operation()
+def secret_file(
+    path: str, content: str, *, before_upload: Callable[[], None] | None = None
+) -> Commands:
+    """Ensure a file of root's with mode 0600. Its content is in no diff, log or command line.
+
+    It travels on standard input, so it is never in a temporary file that others could read.
+
+    + path: the file on the host
+    + content: its whole text; a missing newline at its end is added
+    + before_upload: called once when the file is really going to be written
+
+    secret_file(name="Write the API key", path="/etc/vllm/secrets.env", content=text)
+    """
+    # pyinfra ends every line of standard input.
+    content = content if content.endswith("\n") else f"{content}\n"
+    wanted = hashlib.sha256(content.encode()).hexdigest()
+    if host.get_fact(SecretFileMatches, path=path, sha256=wanted):
+        host.noop(f"{path} is up to date")
+        return
+    if before_upload and state.is_executing:
+        before_upload()
+    target, staged = QuoteString(path), QuoteString(f"{path}.new")
+    # A connection that breaks ends standard input early: only the whole text gets the name.
+    yield StringCommand(
+        "install -m 600 -o root -g root /dev/null", staged, "&& cat >", staged,
+        "&& echo", QuoteString(f"{wanted}  {path}.new"), "| sha256sum --check --status",
+        "&& sync -f", staged, "&& mv -fT", staged, target, _stdin=[content],
+    )  # fmt: skip

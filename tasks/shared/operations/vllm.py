@@ -1,0 +1,146 @@
+"""Releases, generations and the server."""
+
+from pyinfra import host, logger, state
+from pyinfra.api import operation
+
+from tasks.shared import guards
+from tasks.shared.facts.files import TextTree
+from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact, hostkit
+from tasks.shared.generations import GENERATIONS_DIR, Generation, Step, next_step
+from tasks.shared.operations.common import Commands, publish_folder, refuse, show_differences
+from tasks.shared.operations.jobs import run_job
+from tasks.shared.releases import INPUTS_DIR, Release
+
+
+@operation()
+def release_built(release: Release) -> Commands:
+    """Ensure that a release is built, tested and intact. What serves is not touched.
+
+    + release: what to build; its inputs must lie on the host
+
+    vllm.release_built(name="Build the release", release=releases.wanted(settings()))
+    """
+    if not host.get_fact(HostkitProblems, question=["check-release", release.name]):
+        host.noop(f"release {release.name} is built and intact")
+        return
+    yield from run_job(f"build-{release.name}", "build-release", f"{INPUTS_DIR}/{release.name}")
+
+
+@operation()
+def generation_staged(generation: Generation) -> Commands:
+    """Ensure that a generation lies on the host, ready to be started.
+
+    + generation: a release and what it is told
+
+    vllm.generation_staged(name="Stage the generation", generation=wanted)
+    """
+    present = host.get_fact(HostStateFact)
+    staged = present.find(generation.digest)
+    if staged is not None:
+        files = host.get_fact(TextTree, path=f"{GENERATIONS_DIR}/{staged}")
+        # The note that a generation has served lies among them.
+        if files.items() >= generation.files.items():
+            host.noop(f"the generation is staged as {staged}")
+            return
+    path = f"{GENERATIONS_DIR}/{present.next_number()}"
+    before = host.get_fact(TextTree, path="/opt/vllm/current")
+    show_differences(path, before, generation.files)
+    # Another control machine may have taken the number in the meantime.
+    yield publish_folder(path, generation.files, unless="generation.json")
+
+
+@operation()
+def started_if_nothing_serves(generation: Generation) -> Commands:
+    """Make a staged generation current and start it, unless a server is serving.
+
+    A server that serves is left alone: the operator is told which command switches to the staged
+    generation.
+
+    + generation: the one that should run
+
+    vllm.started_if_nothing_serves(name="Start the server", generation=wanted)
+    """
+    present = host.get_fact(HostStateFact)
+    number = present.find(generation.digest)
+    if number is None:
+        number = present.next_number()
+    step = next_step(present, number)
+    if step is Step.START:
+        yield hostkit("activate", str(number))
+    elif step is Step.NOTHING:
+        host.noop(f"generation {number} is the one that runs")
+    else:
+        serving = present.current if present.running is None else present.running
+        goes_on = "goes on serving" if present.answering else "does not answer, but is left to run"
+        host.log_styled(
+            f"Generation {serving} {goes_on}. Generation {number} is staged; to "
+            f"switch to it: {guards.command_for('tasks/restart_vllm.py')}",
+            fg="yellow",
+            log_func=logger.warning,
+        )
+
+
+@operation()
+def answering(deadline_s: int) -> Commands:
+    """Ensure that the server answers a real completion, waiting for a start that is under way.
+
+    + deadline_s: seconds that the start may take in all
+
+    vllm.answering(name="Ask the server", deadline_s=1800)
+    """
+    present = host.get_fact(HostStateFact)
+    known_good = present.running is not None and present.is_verified(present.running)
+    if known_good and present.answering:
+        # The completion itself is asked for in a real run only: a plan puts no load on a server.
+        asked = state.is_executing
+        problems = host.get_fact(HostkitProblems, question=["probe"]) if asked else []
+        if not problems:
+            host.noop(f"generation {present.running} answers")
+            return
+        yield from refuse(problems[-1])
+        return
+    # A start has its own job: one left over from an earlier start must not be taken for it.
+    job = f"verify-{present.invocation[:12] or 'none'}"
+    yield from run_job(job, "verify", "--deadline", str(deadline_s))
+
+
+@operation()
+def switchable(generation: Generation, *, force: bool = False) -> Commands:
+    """Refuse to go on when a restart could not switch to a generation now. Changes nothing.
+
+    + generation: the one that should run
+    + force: requests that are running or waiting are no reason
+
+    vllm.switchable(name="Make sure that the server may be restarted", generation=wanted)
+    """
+    number = host.get_fact(HostStateFact).find(generation.digest)
+    if number is None:
+        host.noop("it is staged in this run")
+        return
+    options = ["--force"] if force else []
+    problems = host.get_fact(HostkitProblems, question=["check-switch", str(number), *options])
+    if problems:
+        yield from refuse(problems[-1])
+
+
+@operation()
+def restarted(generation: Generation, deadline_s: int, *, force: bool = False) -> Commands:
+    """Switch to a staged generation in one watched start, once no request is running.
+
+    + generation: the one that should run
+    + deadline_s: seconds that the start may take
+    + force: restart although requests are running or cannot be counted
+
+    vllm.restarted(name="Switch", generation=wanted, deadline_s=1800)
+    """
+    present = host.get_fact(HostStateFact)
+    number = present.find(generation.digest)
+    if number is None and not state.is_executing:
+        # A plan cannot tell whether this run stages it.
+        number = present.next_number()
+    if number is None:
+        yield from refuse("this generation is not staged: run deploy.py first")
+        return
+    options = ["--force"] if force else []
+    what = ["restart", str(number), "--deadline", str(deadline_s), *options]
+    yield from run_job(f"restart-{number}", *what)

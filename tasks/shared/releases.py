@@ -1,0 +1,78 @@
+"""A release: a patched vLLM with all that it needs, named by the hash of what goes in."""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.shared import patches
+
+if TYPE_CHECKING:
+    from tasks.shared.settings import Settings
+
+LOCKS = Path("files/locks")
+INPUTS_DIR = "/opt/vllm/inputs"
+
+PYTHONS = {"cpu": ["3.11"], "cuda": ["3.10", "3.11", "3.12", "3.13"]}
+"""The host's Pythons that the locks are for. The CPU build of torch has a hash for one only."""
+
+# Built for CUDA, and broken beside a CPU torch; a text model needs none of them.
+_DROPPED_ON_CPU = ["torchaudio", "torchcodec", "torchvision"]
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release to build: its name, the version its server reports, what it is built of."""
+
+    name: str
+    installed_version: str
+    inputs: dict[str, str]
+
+
+def versions() -> list[str]:
+    """The versions of vLLM that there are locks for."""
+    found = {re.match(r"vllm-(\d+\.\d+\.\d+)-", path.name) for path in LOCKS.glob("vllm-*.txt")}
+    return sorted({match[1] for match in found if match})
+
+
+def wanted(settings: "Settings") -> Release:
+    """The release that these settings ask for. The same settings give the same name on any host."""
+    lock = LOCKS / f"vllm-{settings.vllm_version}-{settings.accelerator}"
+    series = patches.series(settings.vllm_version)
+    built_from: dict[str, object] = {
+        "version": settings.vllm_version,
+        "accelerator": settings.accelerator,
+        "patches": [
+            {"name": patch.name, "files": {k: v.model_dump() for k, v in patch.files.items()}}
+            for patch in series
+        ],
+        "drop_requirements": _DROPPED_ON_CPU if settings.accelerator == "cpu" else [],
+        "python": "/usr/bin/python3",
+    }
+    inputs = {
+        "wheel.txt": lock.with_name(f"{lock.name}.wheel.txt").read_text(encoding="utf-8"),
+        "lock.txt": lock.with_name(f"{lock.name}.txt").read_text(encoding="utf-8"),
+        "tools.txt": (LOCKS / "tools.txt").read_text(encoding="utf-8"),
+        **{f"patches/{patch.name}": patches.text(settings.vllm_version, patch) for patch in series},
+    }
+    digest = _digest(built_from, inputs)
+    name = f"{settings.vllm_version}-{digest}"
+    # vLLM takes itself for a CPU build when, and only when, its version contains "cpu".
+    label = "cpu.patched" if settings.accelerator == "cpu" else "patched"
+    installed_version = f"{settings.vllm_version}+{label}.{digest}"
+    # Where packages are fetched from does not change what is built: all is checked by hash.
+    spec = built_from | {
+        "name": name,
+        "installed_version": installed_version,
+        "find_links": settings.find_links,
+        "extra_index_urls": settings.extra_index_urls,
+    }
+    inputs["spec.json"] = json.dumps(spec, indent=2) + "\n"
+    return Release(name, installed_version, inputs)
+
+
+def _digest(built_from: dict[str, object], inputs: dict[str, str]) -> str:
+    content = json.dumps([built_from, sorted(inputs.items())], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:12]

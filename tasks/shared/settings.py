@@ -1,0 +1,244 @@
+"""The operator's settings: one validated, frozen object per host.
+
+`group_data/all.py`, inventory.py and `--data` are merged by pyinfra into `host.data`; this module
+is the only reader of it. Everything else takes a `Settings`.
+"""
+
+import difflib
+import re
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+from pyinfra import host, inventory
+from pyinfra.api import Host
+from pyinfra.api.exceptions import DeployError
+
+from tasks.shared import credentials, formats, models, releases, serving, texts
+
+WDDM_RESERVE_MIB = 1331
+"""What Windows keeps of a card that WSL2 uses, 1.3 GiB: a server told to take more dies at load."""
+
+Line = Annotated[str, StringConstraints(min_length=1), AfterValidator(texts.one_line)]
+AbsolutePath = Annotated[str, AfterValidator(texts.absolute_path)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Settings(BaseModel):
+    """What the operator decided for one host. Keys are those of group_data/all.py."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    vllm_version: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
+    accelerator: Literal["cuda", "cpu"]
+    wsl2: bool
+    gpus: Annotated[int, Field(ge=1, le=16)]
+    gpu_memory_mib: Annotated[int, Field(ge=2048)]
+    gpu_memory_utilization: Annotated[float, Field(gt=0, lt=1)] | None
+
+    model: str
+    served_model_name: Annotated[str, StringConstraints(pattern=r"^[\w./:-]+$")]
+    max_model_len: Count
+    dtype: Literal["auto", "bfloat16", "float16", "float32"]
+    reasoning_parser: Line | None
+    tool_call_parser: Line | None
+    vision_tower: Literal["cpu", "gpu", "off", "none"]
+    vision_tower_gib: Annotated[float, Field(gt=0)]
+
+    listen_address: Annotated[str, StringConstraints(pattern=r"^[\w.:-]+$")]
+    port: Annotated[int, Field(ge=1024, le=65535)]
+    api_key_file: Line
+    hf_token_file: Line | None
+    hf_endpoint: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")] | None
+
+    kv_cache_dtype: Line
+    mamba_ssm_cache_dtype: Literal["auto", "bfloat16", "float16", "float32"]
+    kv_ram_gib: Annotated[float, Field(ge=0)]
+    kv_ssd_gb: Annotated[int, Field(ge=0)]
+    kv_ssd_dir: AbsolutePath
+    python_hash_seed: Annotated[int, Field(ge=0, le=4294967295)]
+
+    mtp_tokens: Annotated[int, Field(ge=0, le=8)]
+    max_num_seqs: Count
+    max_num_batched_tokens: Count
+    long_prefill_token_threshold: Annotated[int, Field(ge=0)]
+
+    ready_timeout_s: Annotated[int, Field(ge=10)]
+    shutdown_timeout_s: Annotated[int, Field(ge=1)]
+    restart_delay_s: Count
+    start_limit_burst: Annotated[int, Field(ge=1, le=20)]
+    force_restart: bool
+    max_jobs: Count
+
+    extra_serve_args: dict[str, Any]
+    extra_env: dict[str, str]
+
+    extra_index_urls: list[Line]
+    find_links: list[Line]
+
+    @field_validator("model")
+    @classmethod
+    def _model_has_a_known_form(cls, value: str) -> str:
+        models.check_source(models.parse(value))
+        return value
+
+    @field_validator("api_key_file")
+    @classmethod
+    def _key_file_is_private(cls, value: str) -> str:
+        credentials.check_key_file(value)
+        return value
+
+    @field_validator("hf_token_file")
+    @classmethod
+    def _token_file_is_private(cls, value: str | None) -> str | None:
+        if value is not None:
+            credentials.check_token_file(value)
+        return value
+
+    @field_validator("vllm_version")
+    @classmethod
+    def _version_has_its_files(cls, value: str) -> str:
+        if value not in releases.versions():
+            raise ValueError(f"must be one of {', '.join(releases.versions())}: see files/locks")
+        return value
+
+    @field_validator("extra_env")
+    @classmethod
+    def _environment_survives_systemd(cls, value: dict[str, str]) -> dict[str, str]:
+        for key, text in value.items():
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+                raise ValueError(f"{key!r} is not a name of an environment variable")
+            texts.one_line(text)
+        return value
+
+    @field_validator("extra_serve_args")
+    @classmethod
+    def _flags_are_written_without_dashes(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for key in value:
+            if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", key):
+                raise ValueError(f"write {key!r} as vLLM's flag without the leading dashes")
+        return value
+
+    @model_validator(mode="after")
+    def _values_fit_together(self) -> "Settings":
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError(
+                f"max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least "
+                f"max_num_seqs ({self.max_num_seqs}): every running request needs a token a step"
+            )
+        if self.long_prefill_token_threshold > self.max_model_len:
+            raise ValueError(
+                f"long_prefill_token_threshold ({self.long_prefill_token_threshold}) must not "
+                f"exceed max_model_len ({self.max_model_len})"
+            )
+        if self.kv_ssd_gb and not self.kv_ram_gib:
+            raise ValueError("kv_ssd_gb needs kv_ram_gib above 0: the SSD tier is fed from RAM")
+        if self.gpu_memory_utilization and self.gpu_memory_utilization > self.safe_utilization:
+            raise ValueError(
+                f"gpu_memory_utilization ({self.gpu_memory_utilization}) must be at most "
+                f"{self.safe_utilization} on a card of {self.gpu_memory_mib} MiB under WSL2: "
+                "Windows keeps 1.3 GiB of it"
+            )
+        config = serving.serve_config(self, kv_fingerprint="")
+        try:
+            formats.serve_yaml(config)
+        except ValueError as error:
+            raise ValueError(f"extra_serve_args: {error}") from error
+        serving.environment(self, release="")
+        return self
+
+    @property
+    def source(self) -> models.ModelSource:
+        """Where the model comes from."""
+        return models.parse(self.model)
+
+    @property
+    def model_dir(self) -> str:
+        """The model's folder on the host."""
+        return self.source.folder_on_host
+
+    @property
+    def safe_utilization(self) -> float:
+        """The share of a GPU's memory that vLLM may take, rounded down to hundredths."""
+        reserve = WDDM_RESERVE_MIB if self.wsl2 else 0
+        share = (self.gpu_memory_mib - reserve) / self.gpu_memory_mib
+        return min(int(share * 100) / 100, 0.95)
+
+
+def settings() -> Settings:
+    """The settings of the host at hand.
+
+    The first call validates every host of the inventory, so that nothing is asked of any host while
+    one of them has a mistake. Raises DeployError with a line per mistake.
+    """
+    return _all_settings()[host.name]
+
+
+@cache
+def _all_settings() -> dict[str, Settings]:
+    valid: dict[str, Settings] = {}
+    problems: list[str] = []
+    for each in inventory:
+        try:
+            valid[each.name] = Settings.model_validate(_own_data(each))
+        except ValidationError as error:
+            problems += describe(each.name, error)
+    if problems:
+        count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
+        raise DeployError(f"{count} in the settings:\n" + "\n".join(problems))
+    return valid
+
+
+def _own_data(each: Host) -> dict[str, Any]:
+    """A host's data without what pyinfra and its connectors own."""
+    connector_keys = each.connector_cls.data_meta.keys()
+    return {
+        key: value
+        for key, value in each.data.dict().items()  # type: ignore[no-untyped-call]
+        if not key.startswith("_") and key not in connector_keys
+    }
+
+
+_EXPECTATIONS = {
+    "missing": "must be set: it is in group_data/all.py as delivered",
+    "string_type": "must be text; on the command line write it in quotes: '\"007\"'",
+    "bool_type": "must be True or False",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping",
+}
+
+
+def describe(host_name: str, error: ValidationError) -> list[str]:
+    """A line per mistake in a `Settings`: host, key, value found, what is expected."""
+    return [_describe_one(host_name, problem) for problem in error.errors()]
+
+
+def _describe_one(host_name: str, problem: ErrorDetails) -> str:
+    location = [str(part) for part in problem["loc"] if part not in ("str", "int", "float")]
+    key = ".".join(location)
+    kind = problem["type"]
+    if kind == "extra_forbidden":
+        close = difflib.get_close_matches(location[0], Settings.model_fields, n=1)
+        hint = f"did you mean {close[0]}?" if close else "see group_data/all.py for all names"
+        return f"  {host_name}: {key}: no such setting; {hint}"
+    if kind == "missing":
+        return f"  {host_name}: {key}: {_EXPECTATIONS[kind]}"
+    message = re.sub(r"^(Value error, |(Input|String|List|Dictionary) should )", "", problem["msg"])
+    if kind != "value_error":
+        message = f"must {message}"
+    expectation = _EXPECTATIONS.get(kind, message)
+    if not location:
+        return f"  {host_name}: {expectation}"
+    return f"  {host_name}: {key} = {problem['input']!r}: {expectation}"

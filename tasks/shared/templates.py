@@ -1,0 +1,32 @@
+"""Texts made of templates/ and the settings."""
+
+from functools import cache
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from tasks.shared import serving
+from tasks.shared.settings import Settings
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader("templates"),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def unit(settings: Settings) -> str:
+    """The text of vllm.service."""
+    return (
+        _environment()
+        .get_template("vllm.service.j2")
+        .render(
+            settings=settings,
+            start_limit_interval_s=serving.start_limit_interval_s(settings),
+            home=serving.HOME,
+            kv_dir=serving.kv_dir(settings),
+        )
+    )

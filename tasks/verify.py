@@ -1,0 +1,6 @@
+"""Wait for the server and ask it for a real completion."""
+
+from tasks.shared.operations import vllm
+from tasks.shared.settings import settings
+
+vllm.answering(name="Ask the server for a completion", deadline_s=settings().ready_timeout_s)

@@ -1,0 +1,1 @@
+"""A throwaway host with a real systemd, reached by SSH: `python -m tests.rehearsal --help`."""

@@ -1,0 +1,72 @@
+"""A model from a Hugging Face repository, by the release's own client, from an imitated hub."""
+
+import pytest
+
+from . import deploys, hub, smollm2, state
+
+TOKEN = "hf_canary0123456789"
+
+
+@pytest.fixture
+def token_file(deployed):
+    path = state.load(deployed).folder / "hf_token"
+    path.write_text(TOKEN)
+    path.chmod(0o600)
+    return path
+
+
+def provide(host, endpoint, token_file, *options):
+    return deploys.pyinfra(
+        "tasks/model.py",
+        "-y",
+        "--diff",
+        "-vvv",
+        "--debug",
+        *options,
+        "--data",
+        f"model=hf:{hub.REPOSITORY}@{hub.COMMIT}",
+        "--data",
+        f"hf_endpoint={endpoint}",
+        "--data",
+        f"hf_token_file={token_file}",
+        host=host,
+    )
+
+
+def folders(host):
+    return deploys.on_host("ls -A /var/lib/vllm/models", host=host).split()
+
+
+def test_a_repository_is_downloaded_at_its_commit_once(deployed, token_file):
+    folder = f"someone--smollm2-{hub.COMMIT[:12]}"
+    with hub.serve(smollm2.folder(), TOKEN) as endpoint:
+        done = provide(deployed, endpoint, token_file)
+        assert done.returncode == 0, done.stderr
+        assert f"downloading {hub.REPOSITORY}" in done.stderr
+    assert folder in folders(deployed)
+    assert f"{folder}.new" not in folders(deployed)
+    ours = deploys.on_host(
+        "sha256sum <$(ls -d /var/lib/vllm/models/SmolLM2*)/model.safetensors", host=deployed
+    )
+    theirs = deploys.on_host(
+        f"sha256sum </var/lib/vllm/models/{folder}/model.safetensors", host=deployed
+    )
+    assert ours == theirs
+    assert TOKEN not in done.stderr
+
+    again = provide(deployed, endpoint, token_file)
+    assert again.returncode == 0, "the hub is gone, and must not be asked"
+    assert "] Success" not in again.stderr
+
+
+def test_a_repository_that_one_may_not_read_is_refused_with_the_reason(deployed, token_file):
+    token_file.write_text("hf_wrong0123456789")
+    before = deploys.hostkit_state(deployed)
+    deploys.on_host("rm -rf /var/lib/vllm/models/someone--*", host=deployed)
+    with hub.serve(smollm2.folder(), TOKEN) as endpoint:
+        done = provide(deployed, endpoint, token_file)
+    assert done.returncode == 1
+    assert "401" in done.stderr or "gated" in done.stderr.lower()
+    assert "Traceback" not in done.stderr
+    assert not [name for name in folders(deployed) if name == f"someone--smollm2-{hub.COMMIT[:12]}"]
+    assert deploys.hostkit_state(deployed) == before

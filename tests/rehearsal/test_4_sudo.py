@@ -1,0 +1,48 @@
+"""An operator who is not root but may use sudo, as on most WSL2 machines."""
+
+import pytest
+
+from . import deploys
+
+AS_OPERATOR = ("--data", "ssh_user=deployer", "--data", "_sudo=True")
+
+
+@pytest.fixture(scope="module")
+def sudo_host(deployed):
+    deploys.on_host(
+        "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install sudo; "
+        "sed -i 's/^AllowUsers root$/AllowUsers root deployer/' /etc/ssh/sshd_config.d/*.conf && "
+        "systemctl reload ssh; "
+        "useradd --create-home --shell /bin/bash deployer; "
+        "install -d -m 700 -o deployer ~deployer/.ssh && "
+        "install -m 600 -o deployer ~/.ssh/authorized_keys ~deployer/.ssh/ && "
+        "echo 'deployer ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/deployer",
+        host=deployed,
+    )
+    return deployed
+
+
+def test_a_deploy_with_sudo_finds_nothing_to_change(sudo_host):
+    totals = deploys.deploy_json(*AS_OPERATOR, host=sudo_host)
+    assert (totals.success, totals.error) == (0, 0)
+
+
+def test_a_deploy_with_sudo_can_change_everything(sudo_host):
+    """Uploads go another way than root's: files, folders, the model and the secret are sent."""
+    deploys.on_host(
+        "rm -rf /var/lib/vllm/models/SmolLM2* /opt/vllm/inputs/* /opt/vllm/hostkit; "
+        "echo '# x' >>/etc/systemd/system/vllm.service; echo >>/etc/vllm/secrets.env",
+        host=sudo_host,
+    )
+    totals = deploys.deploy_json(*AS_OPERATOR, host=sudo_host)
+    assert totals.success >= 5
+    assert deploys.deploy_json(host=sudo_host).success == 0
+    left = deploys.on_host("ls -A /tmp | grep pyinfra; true", host=sudo_host)
+    assert left == ""
+
+
+def test_without_sudo_the_operator_is_told_what_to_set(sudo_host):
+    done = deploys.pyinfra("deploy.py", "-y", *AS_OPERATOR[:2], host=sudo_host)
+    assert done.returncode == 1
+    assert "set _sudo = True" in done.stderr
+    assert "Traceback" not in done.stderr

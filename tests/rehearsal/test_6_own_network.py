@@ -1,0 +1,57 @@
+"""A host with a network of its own, and a decoy on this machine's port of the same number."""
+
+import contextlib
+import http.server
+import threading
+
+import pytest
+
+from . import deploys, state
+from .conftest import rehearsal
+
+
+class Decoy(http.server.BaseHTTPRequestHandler):
+    """Answers everything, and remembers that it was asked."""
+
+    asked: list[str]
+
+    def do_GET(self):
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    do_POST = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def decoy(port):
+    Decoy.asked = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Decoy)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield Decoy.asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def apart(deployed):
+    rehearsal("up", "--name", deployed, "--private-network")
+    yield deployed
+    rehearsal("up", "--name", deployed, "--shared-network")
+
+
+def test_nothing_is_asked_of_this_machine(apart):
+    """The host has just been booted: the deploy waits for the server that boot has started."""
+    with decoy(state.load(apart).api_port) as asked:
+        deploy = deploys.pyinfra("deploy.py", "-y", host=apart)
+        assert deploy.returncode == 0, deploy.stderr
+        restart = deploys.pyinfra("tasks/restart_vllm.py", "-y", host=apart)
+        assert restart.returncode == 0, restart.stderr
+        assert "Paris" in deploys.ask("What is the capital of France?", host=apart)
+        assert asked == []

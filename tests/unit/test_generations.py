@@ -1,0 +1,152 @@
+"""When two generations are the same, and what a deploy does on a host in a given state."""
+
+import json
+
+import pytest
+
+from tasks.shared import generations, patches, releases
+from tasks.shared.facts.hostkit import GenerationState, HostState
+from tasks.shared.generations import Step, next_step
+from tasks.shared.settings import Settings
+
+
+def wanted(settings, **changes):
+    parts = {"weights": "w", "unit": "u", "key_digest": "k"} | changes
+    return generations.wanted(settings, releases.wanted(settings), **parts)
+
+
+def test_the_same_settings_are_the_same_generation(make):
+    assert wanted(make()) == wanted(make())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"max_num_seqs": 8}, {"extra_env": {"A": "1"}}, {"port": 8001}, {"python_hash_seed": 1}],
+)
+def test_a_changed_setting_is_another_generation_of_the_same_release(make, changes):
+    one, two = wanted(make()), wanted(make(**changes))
+    assert one.digest != two.digest
+    assert one.files["release"] == two.files["release"]
+
+
+@pytest.mark.parametrize("changes", [{"weights": "x"}, {"unit": "x"}, {"key_digest": "x"}])
+def test_weights_unit_and_key_belong_to_a_generation(make, changes):
+    assert wanted(make()).digest != wanted(make(), **changes).digest
+
+
+def test_the_environment_names_its_generation(make):
+    generation = wanted(make())
+    assert f'GENERATION_DIGEST="{generation.digest}"\n' in generation.files["vllm.env"]
+    assert json.loads(generation.files["generation.json"])["digest"] == generation.digest
+
+
+def test_settings_that_do_not_reach_the_server_make_no_new_generation(make):
+    assert wanted(make()).digest == wanted(make(force_restart=True)).digest
+
+
+@pytest.mark.parametrize(
+    ("changes", "weights"),
+    [
+        ({}, "other weights"),
+        ({"mamba_ssm_cache_dtype": "float16"}, "w"),
+        ({"python_hash_seed": 1}, "w"),
+    ],
+)
+def test_kv_of_something_else_is_never_read(make, changes, weights):
+    assert generations.kv_fingerprint(make(), "w") != generations.kv_fingerprint(
+        make(**changes), weights
+    )
+
+
+def test_kv_outlives_a_change_of_what_it_does_not_depend_on(make):
+    assert generations.kv_fingerprint(make(), "w") == generations.kv_fingerprint(
+        make(max_num_seqs=8, kv_ram_gib=4), "w"
+    )
+
+
+VERIFIED = GenerationState(digest="a", verified=True)
+NEW = GenerationState(digest="b")
+
+STATES = [
+    ("a fresh host", HostState(), Step.START),
+    ("the server was stopped", HostState(active="inactive", current=1), Step.START),
+    ("systemd gave up", HostState(active="failed", current=1), Step.START),
+    (
+        "the wanted one serves",
+        HostState(active="active", sub="running", running=2, current=2, answering=True),
+        Step.NOTHING,
+    ),
+    (
+        "the wanted one is loading",
+        HostState(active="active", sub="running", running=2, current=2),
+        Step.NOTHING,
+    ),
+    (
+        "another one serves",
+        HostState(active="active", sub="running", running=1, current=1, answering=True),
+        Step.RESTART_NEEDED,
+    ),
+    (
+        "a good one is loading after a boot",
+        HostState(
+            active="active", sub="running", running=1, current=1, generations={1: VERIFIED, 2: NEW}
+        ),
+        Step.RESTART_NEEDED,
+    ),
+    (
+        "one that never answered is trying",
+        HostState(
+            active="active", sub="running", running=1, current=1, generations={1: NEW, 2: NEW}
+        ),
+        Step.START,
+    ),
+    (
+        "a crash loop of one that never answered waits for its next try",
+        HostState(active="activating", sub="auto-restart", current=1, generations={1: NEW}),
+        Step.START,
+    ),
+    (
+        "a good one that has just died waits for its next start",
+        HostState(active="activating", sub="auto-restart", current=1, generations={1: VERIFIED}),
+        Step.RESTART_NEEDED,
+    ),
+    (
+        "the wanted one waits for its next start",
+        HostState(active="activating", sub="auto-restart", current=2, generations={2: VERIFIED}),
+        Step.START,
+    ),
+    (
+        "the note of the one that runs is damaged",
+        HostState(active="active", sub="running", running=1, current=None, generations={2: NEW}),
+        Step.RESTART_NEEDED,
+    ),
+]
+
+
+@pytest.mark.parametrize(("state", "step"), [s[1:] for s in STATES], ids=[s[0] for s in STATES])
+def test_what_a_deploy_does(state, step):
+    assert next_step(state, 2) is step
+
+
+def test_a_release_is_named_by_what_goes_in(production):
+    def name(**changes):
+        return releases.wanted(Settings.model_validate(production | changes)).name
+
+    assert name() == name(max_num_seqs=8)
+    assert name() == name(find_links=["/wheels"])
+    assert name() != name(accelerator="cpu")
+    assert name().startswith("0.31.0-")
+
+
+def test_a_changed_patch_is_another_release(production, monkeypatch):
+    settings = Settings.model_validate(production)
+    before = releases.wanted(settings)
+    monkeypatch.setattr(patches, "text", lambda version, patch: "changed")
+    assert releases.wanted(settings).name != before.name
+
+
+def test_only_the_cpu_build_says_cpu_in_its_version(make):
+    """vLLM decides by that which platform it runs on."""
+    cuda, cpu = (releases.wanted(make(accelerator=name)) for name in ("cuda", "cpu"))
+    assert cuda.installed_version == f"0.31.0+patched.{cuda.name.partition('-')[2]}"
+    assert cpu.installed_version == f"0.31.0+cpu.patched.{cpu.name.partition('-')[2]}"

@@ -1,0 +1,153 @@
+"""What hostkit asks of a server, against an imitated one, and whose server it is."""
+
+import http.server
+import json
+import os
+import threading
+
+import pytest
+
+from hostkit import server, units
+from hostkit.server import NotAnswering, Server
+
+VERSION = "0.31.0+patched.0123456789ab"
+
+
+@pytest.fixture
+def answers():
+    """Path to (status, text): what the imitated server says."""
+    return {
+        "/version": (200, json.dumps({"version": VERSION})),
+        "/v1/completions": (200, json.dumps({"usage": {"completion_tokens": 4}})),
+        "/health": (200, ""),
+    }
+
+
+@pytest.fixture
+def running(answers):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            status, text = answers.get(self.path, (404, "{}"))
+            body = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
+
+        def log_message(self, *_):
+            pass
+
+    listening = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=listening.serve_forever, daemon=True).start()
+    yield Server(os.getpid(), 1, f"http://127.0.0.1:{listening.server_port}", "m", VERSION)
+    listening.shutdown()
+    listening.server_close()
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch):
+    monkeypatch.setattr(server, "_api_key", lambda pid: "key")
+
+
+def test_a_server_that_answers_passes(running):
+    server.probe(running)
+    assert server.is_healthy(running)
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "told"),
+    [
+        ("/version", (200, '{"version": "0.31.0"}'), "says version 0.31.0"),
+        ("/version", (200, "[]"), "not a JSON object"),
+        ("/version", (200, "<html>"), "not a JSON object"),
+        ("/v1/completions", (200, '{"usage": {"completion_tokens": 1}}'), "came back with 1"),
+        ("/v1/completions", (200, '{"usage": null}'), "came back with None"),
+        ("/v1/completions", (500, "EngineDeadError"), "answered 500: EngineDeadError"),
+        ("/v1/completions", (401, "Unauthorized"), "answered 401"),
+    ],
+)
+def test_a_server_that_only_looks_alive_is_found_out(running, answers, path, answer, told):
+    answers[path] = answer
+    with pytest.raises(NotAnswering, match=told):
+        server.probe(running)
+
+
+def test_a_dead_server_is_not_healthy():
+    gone = Server(os.getpid(), 1, "http://127.0.0.1:1", "m", VERSION)
+    assert not server.is_healthy(gone)
+    with pytest.raises(NotAnswering, match="did not answer"):
+        server.probe(gone)
+
+
+METRICS = """\
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{{engine="0",model_name="m"}} {0}
+vllm:num_requests_running{{engine="1",model_name="m"}} {1}
+vllm:num_requests_waiting{{engine="0",model_name="m"}} {2}
+vllm:num_requests_waiting_by_reason{{engine="0",model_name="m",reason="capacity"}} 9.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("values", "count"),
+    [(("0.0", "0.0", "0.0"), 0), (("1.0", "2.0", "0.0"), 3), ((0, 0, "3.0"), 3)],
+)
+def test_requests_are_counted_over_all_engines_running_and_waiting(running, answers, values, count):
+    answers["/metrics"] = (200, METRICS.format(*values))
+    assert server.requests_in_flight(running) == count
+
+
+def test_a_missing_metric_is_not_idle(running, answers):
+    answers["/metrics"] = (200, "vllm:num_requests_running 0.0\n")
+    with pytest.raises(NotAnswering, match="num_requests_waiting is missing"):
+        server.requests_in_flight(running)
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ({"content": "Paris"}, "Paris"),
+        ({"content": None, "reasoning": "Let me think"}, "Let me think"),
+        ({"content": None}, "(no answer)"),
+    ],
+)
+def test_an_answer_is_shown_also_when_the_model_only_thought(running, answers, message, shown):
+    answers["/v1/chat/completions"] = (200, json.dumps({"choices": [{"message": message}]}))
+    assert server.chat(running, "?") == shown
+
+
+@pytest.fixture
+def proc(tmp_path, monkeypatch):
+    """A /proc with two processes: 10 of the unit listens on 8000, 20 of nobody's on 8001."""
+    monkeypatch.setattr(units, "PROC", tmp_path)
+    (tmp_path / "net").mkdir()
+    head = (
+        "  sl  local_address rem_address   st tx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+    )
+    row = " 0: 0100007F:{:04X} 00000000:0000 {} 00000000:00000000 00:00000000 00000000 0 0 {}\n"
+    table = head + row.format(8000, "0A", 111) + row.format(8001, "0A", 222)
+    (tmp_path / "net/tcp").write_text(table + row.format(8002, "01", 111))
+    for pid, inode, unit in ((10, 111, "vllm.service"), (20, 222, "other.service")):
+        (tmp_path / f"{pid}/fd").mkdir(parents=True)
+        (tmp_path / f"{pid}/fd/3").symlink_to(f"socket:[{inode}]")
+        (tmp_path / f"{pid}/cgroup").write_text(f"0::/system.slice/{unit}\n")
+        (tmp_path / f"{pid}/cmdline").write_bytes(b"python3\0-m\0thing\0")
+
+
+@pytest.mark.usefixtures("proc")
+def test_a_port_that_another_process_holds_is_refused_by_its_name():
+    assert units.listeners(8000) == {10}
+    server.require_port(8000)
+    with pytest.raises(NotAnswering, match=r"port 8001 is held by process 20 \(python3 -m thing\)"):
+        server.require_port(8001)
+
+
+@pytest.mark.usefixtures("proc")
+def test_a_port_that_nobody_listens_on_is_free():
+    """8002 has an established connection, and nobody who listens."""
+    assert units.listeners(8002) == set()
+    server.require_port(8002)

@@ -1,0 +1,94 @@
+"""Mistakes in the settings as an operator meets them: the real pyinfra, nothing asked of a host."""
+
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+PYINFRA = Path(sysconfig.get_path("scripts")) / "pyinfra"
+
+TWO_HOSTS = """\
+hosts = [
+    ("@fake/one", {"port": 80, "gpuss": 1, "fake_delay": 0.0, "fake_delay_jitter": 0.0}),
+    ("@fake/two", {"model": "nowhere", "fake_delay": 0.0, "fake_delay_jitter": 0.0}),
+]
+"""
+
+
+def deploy(inventory, *arguments):
+    """Run pyinfra with everything that it asks of a host printed."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYINFRA_")}
+    return subprocess.run(
+        [PYINFRA, inventory, "deploy.py", "--dry", "-vvv", *arguments],
+        cwd=REPOSITORY,
+        env=environment | {"PYINFRA_PROGRESS": "off"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def two_hosts(tmp_path):
+    inventory = tmp_path / "hosts.py"
+    inventory.write_text(TWO_HOSTS)
+    return str(inventory)
+
+
+def test_every_mistake_of_every_host_is_listed_before_anything_is_asked(two_hosts):
+    done = deploy(two_hosts)
+    assert done.returncode == 1
+    assert "3 mistakes in the settings:" in done.stderr
+    for line in (
+        "@fake/one: port = 80: must be greater than or equal to 1024",
+        "@fake/one: gpuss: no such setting; did you mean gpus?",
+        "@fake/two: model = 'nowhere': must be host:/folder",
+    ):
+        assert f"  {line}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert ">>>" not in done.stderr
+
+
+def test_a_mistake_on_the_command_line_is_one_too():
+    done = deploy("@local", "--data", "max_nun_seqs=4", "--data", "port=99999")
+    assert done.returncode == 1
+    assert "@local: max_nun_seqs: no such setting; did you mean max_num_seqs?" in done.stderr
+    assert "@local: port = 99999: must be less than or equal to 65535" in done.stderr
+    assert ">>>" not in done.stderr
+
+
+def test_a_number_where_text_is_expected_is_explained():
+    done = deploy("@local", "--data", "served_model_name=007")
+    assert "served_model_name = 7: must be text" in done.stderr
+    assert done.returncode == 1
+
+
+def test_the_twin_without_a_mistake_is_asked(tmp_path):
+    """The same way in, correct: the host is asked, and only then refused, for it is none."""
+    inventory = tmp_path / "hosts.py"
+    inventory.write_text('hosts = [("@fake", {"fake_delay": 0.0, "fake_delay_jitter": 0.0})]\n')
+    done = deploy(str(inventory), "--data", "max_num_seqs=4")
+    assert ">>>" in done.stderr
+    assert "cannot be deployed to" in done.stderr
+    assert "mistake" not in done.stderr
+
+
+@pytest.mark.parametrize("task", sorted((REPOSITORY / "tasks").glob("*.py")), ids=lambda p: p.name)
+def test_each_task_checks_the_settings_when_it_runs_alone(task):
+    done = subprocess.run(
+        [PYINFRA, "@local", f"tasks/{task.name}", "--dry", "--data", "port=1"],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYINFRA_PROGRESS": "off"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "port = 1: must be" in done.stderr
