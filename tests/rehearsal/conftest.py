@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from . import deploys, state
+from . import deploys, standin, state
 
 HOST = "test"
+STANDIN = "standin"
 
 
 def rehearsal(*arguments: str) -> None:
@@ -39,3 +40,16 @@ def deployed(fresh_host):
     done = deploys.pyinfra("deploy.py", host=fresh_host, answer="\n")
     assert done.returncode == 0, done.stderr[-4000:]
     return fresh_host
+
+
+@pytest.fixture(scope="session")
+def standin_host():
+    """The name of a second host, deployed with a stand-in for vLLM (standin/), and serving."""
+    keep = bool(os.environ.get("REHEARSAL_KEEP"))
+    rehearsal("up", "--name", STANDIN, *([] if keep else ["--fresh"]))
+    standin.furnish(STANDIN)
+    done = deploys.pyinfra("deploy.py", "-y", host=STANDIN)
+    assert done.returncode == 0, done.stderr[-4000:]
+    yield STANDIN
+    if not keep:
+        rehearsal("down", "--name", STANDIN)

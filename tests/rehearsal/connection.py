@@ -1,5 +1,6 @@
 """How pyinfra reaches a rehearsal host, and what the deploy is told about it."""
 
+import json
 from typing import Any
 
 from . import borrowed, smollm2, state
@@ -22,4 +23,12 @@ def connection(name: str) -> tuple[str, dict[str, Any]]:
         "api_key_file": str(host.folder / "api_key"),
         # Where this machine finds the CPU build of torch when it does not ask PyTorch's index.
         "find_links": borrowed.pip_settings().get("find-links", "").split(),
+        **_own(host),
     }
+
+
+def _own(host: state.Host) -> dict[str, Any]:
+    """What this one host is told besides, a stand-in's for example."""
+    file = host.folder / "data.json"
+    found: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    return found

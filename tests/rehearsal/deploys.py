@@ -34,6 +34,12 @@ class Totals:
         return f"{self.success} changed, {self.no_change} unchanged, {self.error} failed"
 
 
+def checkout(host: str) -> Path:
+    """The folder in which pyinfra runs for this host: its own one where it has one (standin/)."""
+    own = state.folder_of(host) / "checkout"
+    return own if own.is_dir() else state.REPOSITORY
+
+
 def environment(host: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a pyinfra run against one host of this clone."""
     return {
@@ -58,7 +64,7 @@ def pyinfra(
     """
     return subprocess.run(
         [PYINFRA[0], inventory, *arguments],
-        cwd=state.REPOSITORY,
+        cwd=checkout(host),
         env=environment(host),
         input=answer,
         capture_output=True,
@@ -76,7 +82,7 @@ def deploy_and_kill(host: str, reached: Callable[[str, float], bool]) -> bool:
     """
     deploy = subprocess.Popen(
         [*PYINFRA, "deploy.py", "-y"],
-        cwd=state.REPOSITORY,
+        cwd=checkout(host),
         env=environment(host),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

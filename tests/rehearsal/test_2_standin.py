@@ -1,0 +1,31 @@
+"""The stand-in for vLLM goes through the same deploy, and fails in the ways that it is told to."""
+
+import json
+
+import pytest
+
+from . import deploys
+
+
+def told(**env):
+    return ("--data", f"extra_env={json.dumps(env)}")
+
+
+def test_the_standin_serves_as_vllm_does(standin_host):
+    assert deploys.ask("What is the capital of France?", host=standin_host).endswith("Paris.")
+    assert deploys.request(standin_host, "/v1/models")[0] == 401
+    assert 'vllm:num_requests_running{engine="0"' in deploys.request(standin_host, "/metrics")[1]
+    assert deploys.deploy_json(host=standin_host).success == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [("exit", "the stand-in was told to fail"), ("nonsense", "came back with 0")],
+)
+def test_a_fault_of_the_standin_is_seen_as_one(standin_host, fault, cause):
+    data = told(STANDIN_FAULT=fault)
+    assert deploys.pyinfra("deploy.py", "-y", *data, host=standin_host).returncode == 0
+    done = deploys.pyinfra("tasks/restart_vllm.py", "-y", *data, host=standin_host)
+    assert done.returncode == 1
+    assert cause in done.stderr
+    assert deploys.pyinfra("deploy.py", "-y", host=standin_host).returncode == 0
