@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tasks.shared import formats, patches, serving
+from tasks.shared import formats, patches, proofs, serving
 from tasks.shared.releases import Release
 from tasks.shared.trees import Link
 
@@ -46,6 +46,8 @@ def wanted(
         "model_dir": settings.model_dir,
         "address": settings.listen_address,
         "port": settings.port,
+        # What the log of each start must show.
+        "proofs": proofs.expected(settings),
         # hostkit compares it at every start: such a folder may change under a generation.
         "weights": weights if settings.source.kind == "host" else None,
     }

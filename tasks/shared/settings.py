@@ -24,7 +24,7 @@ from pyinfra import host, inventory
 from pyinfra.api import Host
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import credentials, formats, models, releases, serving, texts
+from tasks.shared import credentials, formats, models, proofs, releases, serving, texts
 
 WDDM_RESERVE_MIB = 1331
 """What Windows keeps of a card that WSL2 uses, 1.3 GiB: a server told to take more dies at load."""
@@ -155,6 +155,7 @@ class Settings(BaseModel):
         except ValueError as error:
             raise ValueError(f"extra_serve_args: {error}") from error
         serving.environment(self, release="")
+        proofs.expected(self)
         return self
 
     @property

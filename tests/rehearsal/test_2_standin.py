@@ -29,3 +29,19 @@ def test_a_fault_of_the_standin_is_seen_as_one(standin_host, fault, cause):
     assert done.returncode == 1
     assert cause in done.stderr
     assert deploys.pyinfra("deploy.py", "-y", host=standin_host).returncode == 0
+
+
+def test_a_server_that_falls_back_from_what_was_asked_for_does_not_count_as_started(standin_host):
+    data = (*told(STANDIN_BACKEND="CPU_ATTN"), "--data", "kv_cache_dtype=turboquant_4bit_nc")
+    assert deploys.pyinfra("deploy.py", "-y", *data, host=standin_host).returncode == 0
+    done = deploys.pyinfra("tasks/restart_vllm.py", "-y", *data, host=standin_host)
+    assert done.returncode == 1
+    assert "nothing shows that attention reads turboquant_4bit_nc" in done.stderr
+    assert deploys.pyinfra("deploy.py", "-y", host=standin_host).returncode == 0
+
+
+def test_a_server_whose_log_shows_it_does(standin_host):
+    data = ("--data", "kv_cache_dtype=turboquant_4bit_nc")
+    assert deploys.pyinfra("deploy.py", "-y", *data, host=standin_host).returncode == 0
+    done = deploys.pyinfra("tasks/restart_vllm.py", "-y", *data, host=standin_host)
+    assert done.returncode == 0, done.stderr

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 
-from hostkit import generations, server, startlog, units
+from hostkit import generations, proofs, server, startlog, units
 from hostkit.jobs import progress
 
 POLL_S = 1.0
@@ -45,6 +45,7 @@ def until_answering(this: Attempt, deadline_s: float) -> server.Server:
         try:
             found = server.find()
             if server.is_healthy(found):
+                _require_proofs(found, lines)
                 progress("asking for a completion")
                 server.probe(found)
                 generations.mark_verified(found.generation)
@@ -59,6 +60,12 @@ def until_answering(this: Attempt, deadline_s: float) -> server.Server:
             progress(phase)
             shown_phase = phase
         time.sleep(POLL_S)
+
+
+def _require_proofs(found: server.Server, lines: list[str]) -> None:
+    expected = generations.note(found.generation).get("proofs", [])
+    if missing := proofs.missing(expected, lines):
+        raise StartFailed(f"it answers, but {'; '.join(missing)}")
 
 
 def _is_over(shown: dict[str, str], this: Attempt) -> bool:

@@ -1,0 +1,46 @@
+"""What the log of a start must show for the settings to be in force: see hostkit/proofs.py."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tasks.shared.settings import Settings
+
+_QUIET = ("WARNING", "ERROR", "CRITICAL")
+
+
+def expected(settings: "Settings") -> list[dict[str, Any]]:
+    """The lines that vLLM 0.31 writes at level INFO when it does what it was told.
+
+    Raises ValueError when `extra_env` silences them.
+    """
+    s = settings
+    found: list[dict[str, Any]] = []
+    if s.vision_tower == "cpu":
+        # Each rank adds up what it moved; without a match in the model it writes nothing at all.
+        found.append(
+            {
+                "line": r"Total CPU offloaded parameters: (?!0\.0\b)",
+                "shows": "the vision tower is in RAM (vision_tower = 'cpu')",
+                "processes": s.gpus,
+            }
+        )
+    if s.kv_cache_dtype.startswith("turboquant"):
+        found.append(
+            {
+                "line": r"Using (AttentionBackendEnum\.)?TURBOQUANT (attention )?backend",
+                "shows": f"attention reads {s.kv_cache_dtype} (kv_cache_dtype)",
+            }
+        )
+    if s.gpus > 1:
+        found.append(
+            {
+                "line": r"Using \['PYNCCL'\] all-reduce backends .* for group 'tp",
+                "shows": "the GPUs communicate through NCCL and nothing else",
+            }
+        )
+    if found and s.extra_env.get("VLLM_LOGGING_LEVEL", "").upper() in _QUIET:
+        raise ValueError(
+            f"extra_env: VLLM_LOGGING_LEVEL = {s.extra_env['VLLM_LOGGING_LEVEL']} hides the lines "
+            "by which a start is checked: use INFO or DEBUG"
+        )
+    return found
