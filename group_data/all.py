@@ -45,7 +45,11 @@ python_hash_seed = 0  # another seed orphans every file of the SSD tier
 mtp_tokens = 1  # speculated tokens; 0: off
 max_num_seqs = 16
 max_num_batched_tokens = 2048
-long_prefill_token_threshold = 0  # tokens of a long prompt per step while others wait; 0: upstream
+# upstream         first come, first served: a late short prompt waits for a whole long one
+# threshold        as well, but a long prompt takes at most the threshold a step while others wait
+# shortest_first   the prompt with the least left to compute, the oldest never below a quarter
+prefill_order = "shortest_first"
+long_prefill_token_threshold = 0  # tokens, for "threshold" only
 
 # --- Start, stop, restart -------------------------------------------------------------------------
 ready_timeout_s = 1800  # a first start compiles kernels

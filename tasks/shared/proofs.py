@@ -38,6 +38,13 @@ def expected(settings: "Settings") -> list[dict[str, Any]]:
                 "shows": "the GPUs communicate through NCCL and nothing else",
             }
         )
+    if s.prefill_order == "shortest_first":
+        found.append(
+            {
+                "line": r"Shortest-first prefill: \w+ deals \d+ tokens a step",
+                "shows": "the shortest prompt goes first (prefill_order)",
+            }
+        )
     if found and s.extra_env.get("VLLM_LOGGING_LEVEL", "").upper() in _QUIET:
         raise ValueError(
             f"extra_env: VLLM_LOGGING_LEVEL = {s.extra_env['VLLM_LOGGING_LEVEL']} hides the lines "

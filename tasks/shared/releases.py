@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.shared import patches
+from tasks.shared import packages, patches
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
@@ -50,12 +50,14 @@ def wanted(settings: "Settings") -> Release:
         ],
         "drop_requirements": _DROPPED_ON_CPU if settings.accelerator == "cpu" else [],
         "python": "/usr/bin/python3",
+        "imports": packages.imports(settings.vllm_version),
     }
     inputs = {
         "wheel.txt": lock.with_name(f"{lock.name}.wheel.txt").read_text(encoding="utf-8"),
         "lock.txt": lock.with_name(f"{lock.name}.txt").read_text(encoding="utf-8"),
         "tools.txt": (LOCKS / "tools.txt").read_text(encoding="utf-8"),
         **{f"patches/{patch.name}": patches.text(settings.vllm_version, patch) for patch in series},
+        **packages.inputs(),
     }
     digest = _digest(built_from, inputs)
     name = f"{settings.vllm_version}-{digest}"

@@ -7,6 +7,8 @@ where a value is not what its name suggests.
 import math
 from typing import TYPE_CHECKING, Any
 
+from tasks.shared import prefill
+
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
 
@@ -25,9 +27,17 @@ DECIDED_FLAGS = {
     *("enable-auto-tool-choice", "enable-prefix-caching", "enable-server-load-tracking"),
     *("gpu-memory-utilization", "host", "kv-cache-dtype", "kv-transfer-config"),
     *("kv-offloading-backend", "kv-offloading-size", "limit-mm-per-prompt"),
-    *("long-prefill-token-threshold", "mamba-ssm-cache-dtype", "max-model-len"),
+    *("long-prefill-token-threshold", "long-prefill-token-threshold-adaptive"),
+    *("mamba-ssm-cache-dtype", "max-model-len"),
     *("max-num-batched-tokens", "max-num-seqs", "model", "port", "reasoning-parser"),
-    *("served-model-name", "shutdown-timeout", "spec-method", "spec-tokens", "speculative-config"),
+    *(
+        "scheduler-cls",
+        "served-model-name",
+        "shutdown-timeout",
+        "spec-method",
+        "spec-tokens",
+        "speculative-config",
+    ),
     *("tensor-parallel-size", "tool-call-parser"),
 }
 """vLLM's flags that settings decide, or that would get around one: the API key, another file."""
@@ -68,9 +78,8 @@ def serve_config(settings: "Settings", kv_fingerprint: str) -> dict[str, Any]:
         **_memory(s),
         **_attention(s),
         **_vision(s),
+        **prefill.flags(s),
     }
-    if s.long_prefill_token_threshold:
-        config["long-prefill-token-threshold"] = s.long_prefill_token_threshold
     if s.mtp_tokens:
         config["speculative-config"] = {"method": "mtp", "num_speculative_tokens": s.mtp_tokens}
     if s.kv_ram_gib:

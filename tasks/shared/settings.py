@@ -24,7 +24,7 @@ from pyinfra import host, inventory
 from pyinfra.api import Host
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import credentials, formats, models, proofs, releases, serving, texts
+from tasks.shared import credentials, formats, models, prefill, proofs, releases, serving, texts
 
 WDDM_RESERVE_MIB = 1331
 """What Windows keeps of a card that WSL2 uses, 1.3 GiB: a server told to take more dies at load."""
@@ -71,6 +71,7 @@ class Settings(BaseModel):
     mtp_tokens: Annotated[int, Field(ge=0, le=8)]
     max_num_seqs: Count
     max_num_batched_tokens: Count
+    prefill_order: prefill.PrefillOrder
     long_prefill_token_threshold: Annotated[int, Field(ge=0)]
 
     ready_timeout_s: Annotated[int, Field(ge=10)]
@@ -136,11 +137,7 @@ class Settings(BaseModel):
                 f"max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least "
                 f"max_num_seqs ({self.max_num_seqs}): every running request needs a token a step"
             )
-        if self.long_prefill_token_threshold > self.max_model_len:
-            raise ValueError(
-                f"long_prefill_token_threshold ({self.long_prefill_token_threshold}) must not "
-                f"exceed max_model_len ({self.max_model_len})"
-            )
+        prefill.check(self)
         if self.kv_ssd_gb and not self.kv_ram_gib:
             raise ValueError("kv_ssd_gb needs kv_ram_gib above 0: the SSD tier is fed from RAM")
         if self.gpu_memory_utilization and self.gpu_memory_utilization > self.safe_utilization:

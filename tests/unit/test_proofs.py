@@ -18,6 +18,8 @@ GOOD = [
     "backends: ['TURBOQUANT'].",
     f"(Worker_TP0 pid=7) {START} [cuda_communicator.py:322] Using ['PYNCCL'] all-reduce backends "
     "(in dispatch order) for group 'tp:0' out of potential backends: ['CUSTOM', 'PYNCCL'].",
+    f"(EngineCore pid=6) {START} [scheduler.py:65] Shortest-first prefill: "
+    "AsyncShortestFirstScheduler deals 2048 tokens a step",
 ]
 
 
@@ -36,6 +38,7 @@ def test_a_log_that_shows_all_of_the_profile_passes(make):
         ("Worker_TP1", "in 2 processes, 1 did"),
         ("TURBOQUANT", "turboquant_4bit_nc"),
         ("all-reduce", "NCCL and nothing else"),
+        ("Shortest-first", "the shortest prompt goes first"),
     ],
 )
 def test_each_line_that_is_not_there_is_named_with_what_it_would_show(make, lost, words):
@@ -55,11 +58,13 @@ def test_another_way_to_all_reduce_beside_nccl_is_no_proof(make):
 
 
 def test_what_is_not_asked_for_needs_no_proof(make):
-    assert missing(make(vision_tower="none", kv_cache_dtype="auto", gpus=1), []) == []
+    off = {"vision_tower": "none", "kv_cache_dtype": "auto", "prefill_order": "upstream"}
+    assert missing(make(**off, gpus=1), []) == []
 
 
 def test_the_rehearsal_asks_for_nothing_that_a_cpu_cannot_show(rehearsal):
-    assert proofs.expected(Settings.model_validate(rehearsal)) == []
+    (only,) = proofs.expected(Settings.model_validate(rehearsal))
+    assert "prefill_order" in only["shows"]
 
 
 def test_a_log_level_that_hides_the_proofs_is_refused(make):

@@ -35,7 +35,8 @@ def test_the_production_profile_becomes_the_flags_of_the_article(make):
         ({"vision_tower": "none"}, "limit-mm-per-prompt"),
         ({"kv_cache_dtype": "auto"}, "attention-config"),
         ({"accelerator": "cpu"}, "gpu-memory-utilization"),
-        ({"long_prefill_token_threshold": 0}, "long-prefill-token-threshold"),
+        ({"prefill_order": "upstream"}, "scheduler-cls"),
+        ({"prefill_order": "upstream"}, "long-prefill-token-threshold"),
     ],
 )
 def test_a_feature_that_is_off_leaves_no_flag(make, changes, absent):
@@ -76,7 +77,7 @@ VARIANTS = [
     {},
     {"accelerator": "cpu", "wsl2": False, "gpus": 1},
     {"vision_tower": "off", "reasoning_parser": "qwen3", "tool_call_parser": "qwen3_coder"},
-    {"long_prefill_token_threshold": 512},
+    {"prefill_order": "threshold", "long_prefill_token_threshold": 512},
 ]
 
 

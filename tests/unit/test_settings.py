@@ -77,7 +77,6 @@ REFUSED = [
     ("port", 65536, 65535, "65535"),
     ("mtp_tokens", -1, 0, "0"),
     ("max_num_batched_tokens", 8, 16, "max_num_seqs"),
-    ("long_prefill_token_threshold", 65537, 65536, "max_model_len"),
     ("kv_ram_gib", 0.0, 0.5, "kv_ssd_gb"),
     ("extra_serve_args", {"--port": 1}, {"seed": 1}, "without the leading dashes"),
     ("extra_serve_args", {"port": 1}, {"seed": 1}, "port"),

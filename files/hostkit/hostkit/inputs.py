@@ -24,6 +24,9 @@ class Spec:
     accelerator: str
     patches: tuple[overlay.Patch, ...]
     drop_requirements: tuple[str, ...]
+    imports: tuple[str, ...]
+    """Modules of our own packages that must import."""
+
     python: str
     find_links: tuple[str, ...]
     extra_index_urls: tuple[str, ...]
@@ -55,6 +58,7 @@ def read_spec(folder: Path) -> Spec:
                 for each in raw["patches"]
             ),
             drop_requirements=tuple(raw.get("drop_requirements", ())),
+            imports=tuple(raw.get("imports", ())),
             python=raw.get("python", "/usr/bin/python3"),
             find_links=tuple(raw.get("find_links", ())),
             extra_index_urls=tuple(raw.get("extra_index_urls", ())),

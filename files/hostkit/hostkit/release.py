@@ -20,7 +20,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from hostkit import inputs, installed, overlay, paths, probe, wheel
+from hostkit import inputs, installed, overlay, packages, paths, probe, wheel
 from hostkit.jobs import progress
 from hostkit.process import Failure, read_json, run, write_atomic
 
@@ -110,7 +110,12 @@ class _Builder:
                 self._uv(tools, "venv", "--no-managed-python", "--python", spec.python, self.venv)
                 self._install_locked(tools)
                 packed = packing.result()
-            self._install_vllm(tools, packed)
+            self._install_packed(tools, packed)
+            for folder in packages.folders(spec.folder):
+                own = packages.pack(
+                    folder, tools / "bin/python", paths.WORK / "own", self.keep_open
+                )
+                self._install_packed(tools, own)
         with self._step("check", "dependencies and files"):
             self._uv(tools, "pip", "check", "--python", self.venv)
             misrecorded = self._settle(tools)
@@ -118,6 +123,7 @@ class _Builder:
             work = paths.WORK / "probe"
             work.mkdir(parents=True)
             probed = probe.probe(self.venv, spec.accelerator, work)
+            packages.check_imports(self.venv, spec.imports, probe.environment(work))
         self._make_cache()
         self._write_manifest(pin, outcomes, probed, misrecorded, tools)
 
@@ -201,8 +207,8 @@ class _Builder:
             raise Failure(f"{ours[0]} of vllm is not as it was packed here: check the disk")
         return {each.path: each.digest for each in found}
 
-    def _install_vllm(self, tools: Path, packed: Path) -> None:
-        # No other release can use this wheel, so the lasting cache is spared a copy.
+    def _install_packed(self, tools: Path, packed: Path) -> None:
+        # No other release can use such a wheel, so the lasting cache is spared a copy.
         cache = f"--cache-dir={paths.WORK / 'uv'}"
         options = [cache, "--no-deps", "--no-index", "--compile-bytecode"]
         self._uv(tools, "pip", "install", f"--python={self.venv}", *options, packed)
@@ -327,7 +333,7 @@ def _is_built(spec: inputs.Spec, target: Path) -> bool:
 
 
 def _decides(name: str) -> bool:
-    return name in _DECISIVE or name.startswith("patches/")
+    return name in _DECISIVE or name.startswith(("patches/", "packages/"))
 
 
 @contextlib.contextmanager

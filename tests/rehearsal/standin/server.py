@@ -246,6 +246,11 @@ def load(config: dict[str, Any], version: str) -> None:
     log("Loading weights took 0.10 seconds")
     log("Model loading took 1.0 GiB memory and 0.1 seconds")
     log(f"Using {BACKEND} attention backend out of potential backends: ['{BACKEND}'].")
+    if "scheduler-cls" in config:
+        name = config["scheduler-cls"].rpartition(".")[2]
+        log(
+            f"Shortest-first prefill: {name} deals {config['max-num-batched-tokens']} tokens a step"
+        )
     log(f"GPU KV cache size: {KV_TOKENS:,} tokens")
     log("Graph capturing finished in 0 secs, took 0.00 GiB")
     log("init engine (profile, create kv cache, warmup model) took 0.10 s")

@@ -1,0 +1,59 @@
+"""Packages of our own that every release holds, as the text of unpacked wheels."""
+
+import ast
+import tomllib
+from pathlib import Path
+
+from tasks.shared import trees
+
+SCHEDULER = Path("files/scheduler")
+SCHEDULER_CLASSES = {
+    "cuda": "shortest_first.scheduler.AsyncShortestFirstScheduler",
+    # vLLM does not schedule asynchronously on a CPU.
+    "cpu": "shortest_first.scheduler.ShortestFirstScheduler",
+}
+
+
+def inputs() -> dict[str, str]:
+    """The packages as files of a release's inputs."""
+    project = tomllib.loads((SCHEDULER / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    sources = trees.read(SCHEDULER / "shortest_first")
+    files = {f"shortest_first/{path}": text for path, text in sources.items()}
+    unpacked = files | _dist_info(project)
+    return {f"packages/{project['name']}/{path}": text for path, text in unpacked.items()}
+
+
+def checked_versions() -> list[str]:
+    """The versions of vLLM that the scheduler was tested on, as it says itself."""
+    source = (SCHEDULER / "shortest_first/versions.py").read_text(encoding="utf-8")
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CHECKED":
+            return list(ast.literal_eval(node.value))
+    raise ValueError(f"{SCHEDULER}/shortest_first/versions.py: CHECKED is not in it")
+
+
+def imports(version: str) -> list[str]:
+    """The modules that must import beside this version of vLLM before a release counts."""
+    return ["shortest_first.scheduler"] if version in checked_versions() else []
+
+
+def _dist_info(project: dict[str, str]) -> dict[str, str]:
+    name, version = project["name"], project["version"]
+    folder = f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata = [
+        "Metadata-Version: 2.1",
+        f"Name: {name}",
+        f"Version: {version}",
+        f"Summary: {project['description']}",
+        f"Requires-Python: {project['requires-python']}",
+    ]
+    wheel = [
+        "Wheel-Version: 1.0",
+        "Generator: hostkit",
+        "Root-Is-Purelib: true",
+        "Tag: py3-none-any",
+    ]
+    return {
+        f"{folder}/METADATA": "\n".join(metadata) + "\n",
+        f"{folder}/WHEEL": "\n".join(wheel) + "\n",
+    }

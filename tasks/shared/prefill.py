@@ -1,0 +1,45 @@
+"""In which order prompts are computed while several wait: `prefill_order`."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from tasks.shared import packages
+
+if TYPE_CHECKING:
+    from tasks.shared.settings import Settings
+
+PrefillOrder = Literal["upstream", "threshold", "shortest_first"]
+
+
+def flags(settings: "Settings") -> dict[str, Any]:
+    """vLLM's flags for it, without their dashes."""
+    if settings.prefill_order == "threshold":
+        return {"long-prefill-token-threshold": settings.long_prefill_token_threshold}
+    if settings.prefill_order == "shortest_first":
+        return {"scheduler-cls": packages.SCHEDULER_CLASSES[settings.accelerator]}
+    return {}
+
+
+def check(settings: "Settings") -> None:
+    """Raise ValueError when the settings that belong to the order do not fit each other."""
+    order, threshold = settings.prefill_order, settings.long_prefill_token_threshold
+    if threshold > settings.max_model_len:
+        raise ValueError(
+            f"long_prefill_token_threshold ({threshold}) must not exceed max_model_len "
+            f"({settings.max_model_len})"
+        )
+    if order == "threshold" and not threshold:
+        raise ValueError(
+            'prefill_order = "threshold" needs long_prefill_token_threshold above 0: a quarter of '
+            f"max_num_batched_tokens is {max(settings.max_num_batched_tokens // 4, 1)}"
+        )
+    if order != "threshold" and threshold:
+        raise ValueError(
+            f"long_prefill_token_threshold ({threshold}) has no effect with prefill_order = "
+            f'"{order}": set it to 0, or prefill_order = "threshold"'
+        )
+    checked = packages.checked_versions()
+    if order == "shortest_first" and settings.vllm_version not in checked:
+        raise ValueError(
+            f'prefill_order = "shortest_first" was checked on vLLM {" and ".join(checked)}, '
+            f"not on {settings.vllm_version}: files/scheduler/shortest_first/versions.py"
+        )
