@@ -56,7 +56,11 @@ ready_timeout_s = 1800  # a first start compiles kernels
 shutdown_timeout_s = 30  # running requests may finish for so long
 restart_delay_s = 20
 start_limit_burst = 3  # starts before systemd gives up; the interval follows from these
-force_restart = False  # for one run: --data force_restart=True
+idle_wait_s = 300  # a restart waits so long for a busy server to become idle; 0: it refuses
+force = "no"  # for one run: --data force=yes stops a server that is in use
+canary = None  # the host that is restarted first, alone
+rollout = []  # [["gpu-1", "gpu-2"], ["gpu-3"]]: restarted together; []: one after another
+kv_pool_tolerance = 10  # percent that a start's KV pool may be smaller than the last good one's
 max_jobs = 1  # compiler processes at once in the server's own JIT: each may take 12 GiB
 
 # --- Anything else that vLLM understands ----------------------------------------------------------

@@ -1,12 +1,15 @@
-"""Restart the server on the staged generation: idle check, one watched start."""
+"""Restart the server on the staged generation: idle check, one watched start, host by host."""
 
-from tasks.shared import credentials, desired
+from tasks.shared import credentials, desired, rollout, switches
 from tasks.shared.operations import vllm
 from tasks.shared.settings import settings
 
-vllm.restarted(
-    name="Restart the server",
-    generation=desired.generation(credentials.api_key(settings().api_key_file)),
-    deadline_s=settings().ready_timeout_s,
-    force=settings().force_restart,
-)
+generation = desired.generation(credentials.api_key(settings().api_key_file))
+
+for batch in rollout.batches():
+    vllm.switched(
+        name=batch.title("Restart the server"),
+        generation=generation,
+        switch=switches.switch(settings(), "restarting the server"),
+        batch=batch,
+    )

@@ -4,7 +4,7 @@ The restart brings the settings as they are now into force, too. The key before 
 one in the key file's folder, and is what a server wants until it is restarted.
 """
 
-from tasks.shared import credentials, desired
+from tasks.shared import credentials, desired, rollout, switches
 from tasks.shared.operations import vllm
 from tasks.shared.operations.secrets import secret_file
 from tasks.shared.settings import settings
@@ -12,11 +12,11 @@ from tasks.shared.settings import settings
 key_file = settings().api_key_file
 key = credentials.api_key(key_file, rotate=True)
 generation = desired.generation(key)
-force = settings().force_restart
+switch = switches.switch(settings(), "replacing the API key")
 
 vllm.generation_staged(name="Stage the generation with the new key", generation=generation)
 vllm.switchable(
-    name="Make sure that the server may be restarted", generation=generation, force=force
+    name="Make sure that the server may be restarted", generation=generation, switch=switch
 )
 secret_file(
     name="Write the new API key",
@@ -24,9 +24,10 @@ secret_file(
     content=credentials.env_file(key),
     before_upload=lambda: credentials.save_api_key(key_file, key),
 )
-vllm.restarted(
-    name="Restart the server with the new key",
-    generation=generation,
-    deadline_s=settings().ready_timeout_s,
-    force=force,
-)
+for batch in rollout.batches():
+    vllm.switched(
+        name=batch.title("Restart the server with the new key"),
+        generation=generation,
+        switch=switch,
+        batch=batch,
+    )

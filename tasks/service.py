@@ -1,6 +1,6 @@
 """The API key and the generation, its unit included; a host that serves nothing is started."""
 
-from pyinfra.operations import systemd
+from pyinfra.operations import files, systemd
 
 from tasks.shared import credentials, desired
 from tasks.shared.operations import units, vllm
@@ -20,4 +20,17 @@ secret_file(
 vllm.generation_staged(name="Stage the generation", generation=generation)
 units.in_force(name="Keep the current generation's unit in force")
 vllm.started_if_nothing_serves(name="Start the server", generation=generation)
+files.put(
+    name="Install what ends an interrupted switch at boot",
+    src="templates/vllm-settle.service",
+    dest="/etc/systemd/system/vllm-settle.service",
+    mode="644",
+    create_remote_dir=False,
+)
+systemd.service(
+    name="End an interrupted switch at boot",
+    service="vllm-settle.service",
+    running=None,
+    enabled=True,
+)
 systemd.service(name="Start the server at boot", service="vllm.service", running=None, enabled=True)

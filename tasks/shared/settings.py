@@ -78,7 +78,11 @@ class Settings(BaseModel):
     shutdown_timeout_s: Annotated[int, Field(ge=1)]
     restart_delay_s: Count
     start_limit_burst: Annotated[int, Field(ge=1, le=20)]
-    force_restart: bool
+    idle_wait_s: Annotated[int, Field(ge=0)]
+    force: Literal["no", "yes"]
+    kv_pool_tolerance: Annotated[int, Field(ge=1, le=100)]
+    canary: Line | None
+    rollout: list[list[Line]]
     max_jobs: Count
 
     extra_serve_args: dict[str, Any]
@@ -180,6 +184,11 @@ def settings() -> Settings:
     one of them has a mistake. Raises DeployError with a line per mistake.
     """
     return _all_settings()[host.name]
+
+
+def of_all_hosts() -> dict[str, Settings]:
+    """The settings of every host of the inventory, by its name."""
+    return _all_settings()
 
 
 @cache

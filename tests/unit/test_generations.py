@@ -41,7 +41,7 @@ def test_the_environment_names_its_generation(make):
 
 
 def test_settings_that_do_not_reach_the_server_make_no_new_generation(make):
-    assert wanted(make()).digest == wanted(make(force_restart=True)).digest
+    assert wanted(make()).digest == wanted(make(force="yes")).digest
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,8 @@ def test_progress_keeps_the_time_of_the_start(folder, monkeypatch, systemd):
     (folder / "build.progress").write_text(json.dumps(TOLD))
     jobs.progress("next")
     kept = json.loads((folder / "build.progress").read_text())
-    assert kept == {"started": TOLD["started"], "text": "next"}
+    assert (kept["started"], kept["text"]) == (TOLD["started"], "next")
+    assert [text for _elapsed, text in kept["lines"]] == ["next"]
 
 
 def test_the_record_of_a_failed_job_is_what_status_then_says(systemd, monkeypatch):

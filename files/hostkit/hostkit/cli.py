@@ -3,15 +3,39 @@
 import argparse
 import sys
 
-from hostkit import fetch, jobs, release, service, start, state, ternary, weights
+from hostkit import (
+    fetch,
+    jobs,
+    release,
+    service,
+    settle,
+    start,
+    state,
+    switch,
+    ternary,
+    weights,
+)
 from hostkit.process import Failure
+
+_MODULES = (
+    start,
+    state,
+    service,
+    switch,
+    settle,
+    release,
+    jobs,
+    weights,
+    fetch,
+    ternary,
+)
 
 
 def main(arguments: list[str]) -> int:
     """Run one subcommand; returns its exit status. What fails is said in one line."""
     parser = argparse.ArgumentParser(prog="hostkit", description="What runs on a vLLM host.")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (start, state, service, release, jobs, weights, fetch, ternary):
+    for module in _MODULES:
         module.register(subparsers)
     args = parser.parse_args(arguments)
     try:

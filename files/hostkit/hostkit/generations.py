@@ -63,13 +63,25 @@ def unit(number: int) -> str | None:
         return None
 
 
+def is_whole(number: int) -> bool:
+    """Are a generation's own files and its release there? Its model is not looked at."""
+    release = folder(number) / "release"
+    return (
+        all((folder(number) / name).is_file() for name in FILES)
+        and (release / "manifest.json").is_file()
+        and (release / "venv/bin/vllm").is_file()
+    )
+
+
 def is_verified(number: int) -> bool:
     """Has a server of this generation answered a completion?"""
     return (folder(number) / VERIFIED).exists()
 
 
 def mark_verified(number: int) -> None:
+    """From now on this generation is one to go back to."""
     (folder(number) / VERIFIED).touch()
+    _sync(folder(number))
 
 
 def linked(link: Path) -> int | None:
@@ -90,8 +102,34 @@ def switch(number: int) -> None:
     _point(paths.CURRENT, number)
 
 
+def restore(number: int, previous: int | None = None) -> None:
+    """Undo a switch: `number` is current again, and `previous` is what it was before."""
+    _point(paths.CURRENT, number)
+    if previous is not None:
+        _point(paths.PREVIOUS, previous)
+
+
+def to_go_back_to(number: int) -> int | None:
+    """The generation that serves on when `number` does not: the last one that did serve."""
+    for link in (paths.CURRENT, paths.PREVIOUS):
+        found = linked(link)
+        if found is not None and found != number and is_verified(found):
+            return found
+    return None
+
+
 def _point(link: Path, number: int) -> None:
     fresh = link.with_name(f".{link.name}.new")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(f"generations/{number}")
     os.replace(fresh, link)
+    _sync(link.parent)
+
+
+def _sync(directory: Path) -> None:
+    """A name in this folder outlives a power cut from now on."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -27,22 +27,25 @@ _PYTHON = "/usr/bin/python3"
 _PASSED_ON = re.compile(r"(https?|all|no)_proxy|(PIP|UV)_\w+|SSL_CERT_(FILE|DIR)", re.IGNORECASE)
 
 
-_WATCHERS = ("verify", "restart")
+_WATCHERS = ("verify", "switch")
+KEPT_LINES = 200
+"""How many lines a job's progress keeps for whoever attaches to it later."""
 _WATCHER = {"OOMScoreAdjust": "-900"}
 _WORKER = {"OOMScoreAdjust": "1000", "Nice": "10", "CPUWeight": "20", "IOWeight": "10"}
 
 
 def progress(text: str) -> None:
-    """Say what is being done now; inside a job `job status` shows the last such line as well."""
+    """Say what is being done now; inside a job `job status` shows it as well."""
     print(text, flush=True)
     name = os.environ.get("HOSTKIT_JOB")
     if name:
         file = _file(name, "progress")
-        try:
-            started = json.loads(file.read_text("utf-8"))["started"]
-        except (OSError, ValueError, KeyError):
-            started = time.monotonic()
-        _write(file, {"started": started, "text": text})
+        told = _read(file)
+        if not isinstance(told, dict) or "started" not in told:
+            told = {"started": time.monotonic()}
+        lines = [*told.get("lines", []), [round(time.monotonic() - told["started"], 1), text]]
+        dropped = told.get("dropped", 0) + max(0, len(lines) - KEPT_LINES)
+        _write(file, told | {"text": text, "lines": lines[-KEPT_LINES:], "dropped": dropped})
 
 
 def start(name: str, arguments: Sequence[str], runtime_max_s: int = RUNTIME_MAX_S) -> bool:
@@ -77,10 +80,13 @@ def command(
         "Type": "exec",
         **(_WATCHER if arguments[:1] and arguments[0] in _WATCHERS else _WORKER),
         "RuntimeMaxSec": str(runtime_max_s),
-        "TimeoutStopSec": "30",
+        "TimeoutStopSec": "300",
         "KillMode": "mixed",
-        "ExecStopPost": " ".join([*hostkit, "job", "record", name]),
     }
+    afterwards = [[*hostkit, "job", "record", name]]
+    if arguments[:1] == ["switch"]:
+        # First: what it says is the last thing that a job which was killed is known by.
+        afterwards.insert(0, [*hostkit, "settle"])
     environment = {"HOSTKIT_JOB": name, "MAX_JOBS": "1", **passed_on}
     return [
         "systemd-run",
@@ -89,6 +95,7 @@ def command(
         f"--unit={_unit(name)}",
         f"--description=hostkit {name}",
         *(f"--property={key}={value}" for key, value in properties.items()),
+        *(f"--property=ExecStopPost={' '.join(words)}" for words in afterwards),
         *(f"--setenv={key}={value}" for key, value in environment.items()),
         "--",
         *hostkit,
@@ -122,12 +129,21 @@ def last_error(lines: Sequence[str], result: str) -> str:
     return (errors or said)[-1]
 
 
-def status(name: str) -> dict[str, Any]:
-    """The state of a job as plain data, for JSON."""
+def status(name: str, after: int = 0) -> dict[str, Any]:
+    """The state of a job as plain data, for JSON; of its progress what follows `after` lines."""
+    # Asked first: what a job says and leaves before it ends is then read after that.
     running = _is_active(name)
-    return describe(
-        name, running, _read(_file(name, "json")), _read(_file(name, "progress")), time.monotonic()
-    )
+    told = _read(_file(name, "progress"))
+    return describe(name, running, _read(_file(name, "json")), told, time.monotonic()) | {
+        "lines": lines_after(told, after)
+    }
+
+
+def lines_after(told: Mapping[str, Any] | None, after: int) -> list[list[Any]]:
+    """Pairs of elapsed seconds and text, but for the first `after` of all that were said."""
+    told = told or {}
+    lines: list[list[Any]] = told.get("lines", [])
+    return lines[max(0, after - told.get("dropped", 0)) :]
 
 
 def describe(
@@ -175,6 +191,7 @@ def register(subparsers: Any) -> None:
     parser.set_defaults(run=_start_command)
     parser = jobs.add_parser("status", help="one line of JSON; exit status 0 always")
     parser.add_argument("name")
+    parser.add_argument("--after", type=int, default=0, help="lines of progress known already")
     parser.set_defaults(run=_status_command)
     parser = jobs.add_parser("record", help="for the job's unit: write down how it ended")
     parser.add_argument("name")
@@ -189,7 +206,7 @@ def _start_command(args: Namespace) -> int:
 
 
 def _status_command(args: Namespace) -> int:
-    print(json.dumps(status(args.name)))
+    print(json.dumps(status(args.name, args.after)))
     return 0
 
 

@@ -34,6 +34,7 @@ class Server:
     url: str
     model: str
     version: str
+    port: int = 0
 
 
 def find() -> Server:
@@ -54,7 +55,7 @@ def find() -> Server:
     require_port(note["port"])
     address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(note["address"], note["address"])
     url = f"http://{address}:{note['port']}"
-    return Server(pid, generation, url, note["served_model_name"], note["version"])
+    return Server(pid, generation, url, note["served_model_name"], note["version"], note["port"])
 
 
 def require_port(port: int) -> None:
@@ -107,16 +108,34 @@ def chat(server: Server, question: str, timeout_s: float = 120) -> str:
     return str(message.get("content") or message.get("reasoning") or "(no answer)")
 
 
+def metrics(server: Server) -> str:
+    """The server's metrics in Prometheus's text format."""
+    return _get(server, "/metrics", timeout_s=5)
+
+
+def total(metrics: str, name: str) -> float | None:
+    """A metric summed over its labels, engines for example; None when it is not there."""
+    values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", metrics, re.MULTILINE)
+    return sum(float(value) for value in values) if values else None
+
+
 def requests_in_flight(server: Server) -> int:
     """Requests that run or wait, over all engines; NotAnswering when the metrics do not say."""
-    text = _get(server, "/metrics", timeout_s=5)
-    total = 0.0
+    text = metrics(server)
+    count = 0.0
     for metric in ("vllm:num_requests_running", "vllm:num_requests_waiting"):
-        values = re.findall(rf"^{metric}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)
-        if not values:
+        found = total(text, metric)
+        if found is None:
             raise NotAnswering(f"metric {metric} is missing")
-        total += sum(float(value) for value in values)
-    return int(total)
+        count += found
+    return int(count)
+
+
+def complete(server: Server, prompt: str, tokens: int, timeout_s: float = 600) -> str:
+    """A completion of exactly so many tokens, at temperature 0."""
+    body = {"model": server.model, "prompt": prompt, "max_tokens": tokens, "temperature": 0}
+    answer = _post(server, "/v1/completions", body | {"ignore_eos": True}, timeout_s)
+    return str(answer["choices"][0].get("text", ""))
 
 
 def _post(server: Server, path: str, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hostkit import generations, paths, server, start, units
+from hostkit import generations, lock, paths, server, start, units
 
 
 def register(subparsers: Any) -> None:
@@ -30,6 +30,7 @@ def state() -> dict[str, Any]:
         "current": current,
         "previous": generations.linked(paths.PREVIOUS),
         "unit_in_force": _is_in_force(current) and shown["NeedDaemonReload"] != "yes",
+        "lock": str(lock.holder() or "") or None,
         "highest": generations.highest(),
         "generations": {
             number: {

@@ -1,6 +1,7 @@
 """What systemd, the journal and /proc say about the service."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -55,6 +56,26 @@ def journal(invocation: str, lines: int = 4000) -> list[str]:
     return output.decode("utf-8", errors="replace").splitlines()
 
 
+def starts(within_s: float) -> int:
+    """How often the service was started in the last so many seconds, by whomever."""
+    command = ["journalctl", "--no-pager", "--output=cat", f"--since=-{within_s:.0f}s"]
+    command += [f"--unit={UNIT}", "--grep=^hostkit: generation "]
+    output = subprocess.run(command, capture_output=True, check=False).stdout
+    return output.count(b"hostkit: generation ")
+
+
+def limits(text: str) -> tuple[int, int] | None:
+    """Burst and interval in seconds of the start limit that a unit's text sets; None without."""
+    found = [re.search(rf"^StartLimit{key}=(\d+)$", text, re.M) for key in ("Burst", "IntervalSec")]
+    burst, interval = (int(match[1]) if match else 0 for match in found)
+    return (burst, interval) if burst and interval else None
+
+
+def processes_of(unit: str = UNIT) -> set[int]:
+    """The processes in the unit's control group."""
+    return {pid for pid in _pids() if belongs_to_unit(pid, unit)}
+
+
 def belongs_to_unit(pid: int, unit: str = UNIT) -> bool:
     """Is this process in the unit's control group?"""
     try:
@@ -69,7 +90,7 @@ def listeners(port: int) -> set[int]:
     inodes = {
         fields[9]
         for table in ("tcp", "tcp6")
-        for fields in _socket_table(PROC / "net" / table)
+        for fields in socket_table(PROC / "net" / table)
         if fields[3] == _LISTEN and int(fields[1].rsplit(":", 1)[1], 16) == port
     }
     wanted = {f"socket:[{inode}]" for inode in inodes}
@@ -85,7 +106,14 @@ def command_line(pid: int) -> str:
     return raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", errors="replace")
 
 
-def _socket_table(path: Path) -> list[list[str]]:
+def owner(inode: str) -> int:
+    """A process that has this socket open; 0 when none is found."""
+    wanted = f"socket:[{inode}]"
+    return next((pid for pid in _pids() if wanted in _open_files(pid)), 0)
+
+
+def socket_table(path: Path) -> list[list[str]]:
+    """The rows of a table below /proc/net, split into their fields."""
     try:
         return [line.split() for line in path.read_text().splitlines()[1:]]
     except OSError:

@@ -3,10 +3,11 @@
 import time
 from dataclasses import dataclass
 
-from hostkit import generations, proofs, server, startlog, units
+from hostkit import generations, paths, process, proofs, server, startlog, units
 from hostkit.jobs import progress
 
 POLL_S = 1.0
+DROP_IN = paths.ROOT / "run/systemd/system/vllm.service.d/watched.conf"
 
 
 class StartFailed(Exception):
@@ -31,34 +32,50 @@ def attempt() -> Attempt:
     return Attempt(shown["InvocationID"], microseconds / 1e6 or time.monotonic())
 
 
-def until_answering(this: Attempt, deadline_s: float) -> server.Server:
-    """Wait for this start's server and mark its generation as verified.
+def hold_restarts() -> None:
+    """Until `allow_restarts`, or the next boot, systemd does not start a server that has ended."""
+    DROP_IN.parent.mkdir(parents=True, exist_ok=True)
+    process.write_atomic(DROP_IN, "[Service]\nRestart=no\n")
+    units.systemctl("daemon-reload")
+
+
+def allow_restarts() -> None:
+    """The unit's own Restart= is in force again; a server that runs is not touched by it."""
+    if DROP_IN.exists():
+        DROP_IN.unlink()
+        units.systemctl("daemon-reload")
+
+
+def until_answering(
+    this: Attempt, deadline_s: float, usual_s: float | None = None
+) -> server.Server:
+    """Wait for this start's server to answer a completion; `usual_s` is shown beside each phase.
 
     Raises StartFailed with the last error that this start wrote, never a later one's.
     """
     why = shown_phase = ""
+    usual = f" (the last good start took {usual_s:.0f} s)" if usual_s else ""
     while True:
         shown = units.show("ActiveState", "SubState", "InvocationID", "Result")
         lines = units.journal(this.invocation)
         if _is_over(shown, this):
             raise StartFailed(f"{startlog.last_error(lines)} (result: {shown['Result']})")
+        phase = startlog.phase(lines)
+        if phase != shown_phase:
+            progress(f"{phase}{usual}")
+            shown_phase, usual = phase, ""
         try:
             found = server.find()
             if server.is_healthy(found):
                 _require_proofs(found, lines)
                 progress("asking for a completion")
                 server.probe(found)
-                generations.mark_verified(found.generation)
                 return found
         except server.NotAnswering as error:
             why = str(error)
         elapsed = time.monotonic() - this.began
-        phase = startlog.phase(lines)
         if elapsed > deadline_s:
             raise StartFailed(f"not ready after {deadline_s:.0f} s, while {phase}: {why}")
-        if phase != shown_phase:
-            progress(phase)
-            shown_phase = phase
         time.sleep(POLL_S)
 
 

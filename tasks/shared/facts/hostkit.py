@@ -35,6 +35,8 @@ class HostState(BaseModel):
     running: int | None = None
     answering: bool = False
     current: int | None = None
+    previous: int | None = None
+    lock: str | None = None
     highest: int = 0
     generations: dict[int, GenerationState] = {}
 
@@ -92,15 +94,16 @@ class JobStatus(BaseModel):
 
     state: str = "absent"
     progress: str = ""
+    lines: list[tuple[float, str]] = []
     elapsed_s: float = 0
     error: str = ""
 
 
 class JobStatusFact(FactBase[JobStatus]):
-    """How far a job has come."""
+    """How far a job has come, and what it said after its first `after` lines."""
 
-    def command(self, job: str) -> StringCommand:
-        return _if_installed("job", "status", job)
+    def command(self, job: str, after: int = 0) -> StringCommand:
+        return _if_installed("job", "status", job, "--after", str(after))
 
     @staticmethod
     def default() -> JobStatus:

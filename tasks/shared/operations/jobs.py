@@ -17,12 +17,16 @@ def run_job(job: str, *arguments: str) -> Commands:
     `yield from` as the last thing of an operation.
     """
     yield hostkit("job", "start", job, "--", *arguments)
-    shown, shown_at = "", 0.0
+    known, shown_at = 0, 0.0
     while True:
-        status = host.get_fact(JobStatusFact, job=job)
-        due = status.elapsed_s - shown_at >= REPEAT_S
-        if status.progress and (status.progress != shown or due):
-            shown, shown_at = status.progress, status.elapsed_s
+        status = host.get_fact(JobStatusFact, job=job, after=known)
+        for elapsed_s, text in status.lines:
+            host.log(f"{elapsed_s:5.0f} s  {text}")
+        known += len(status.lines)
+        if status.lines:
+            shown_at = status.elapsed_s
+        elif status.progress and status.elapsed_s - shown_at >= REPEAT_S:
+            shown_at = status.elapsed_s
             host.log(f"{status.elapsed_s:5.0f} s  {status.progress}")
         if status.state != "running":
             break

@@ -3,13 +3,15 @@
 from pyinfra import host, logger, state
 from pyinfra.api import operation
 
-from tasks.shared import guards
+from tasks.shared import guards, rollout
 from tasks.shared.facts.files import TextTree
 from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact, hostkit
 from tasks.shared.generations import GENERATIONS_DIR, Generation, Step, next_step
 from tasks.shared.operations.common import Commands, publish_folder, refuse, show_differences
 from tasks.shared.operations.jobs import run_job
 from tasks.shared.releases import INPUTS_DIR, Release
+from tasks.shared.rollout import Batch
+from tasks.shared.switches import Switch, operator
 
 
 @operation()
@@ -66,7 +68,7 @@ def started_if_nothing_serves(generation: Generation) -> Commands:
         number = present.next_number()
     step = next_step(present, number)
     if step is Step.START:
-        yield hostkit("activate", str(number))
+        yield hostkit("activate", str(number), "--by", operator())
     elif step is Step.NOTHING:
         host.noop(f"generation {number} is the one that runs")
     else:
@@ -105,35 +107,44 @@ def answering(deadline_s: int) -> Commands:
 
 
 @operation()
-def switchable(generation: Generation, *, force: bool = False) -> Commands:
+def switchable(generation: Generation, switch: Switch) -> Commands:
     """Refuse to go on when a restart could not switch to a generation now. Changes nothing.
 
     + generation: the one that should run
-    + force: requests that are running or waiting are no reason
+    + switch: how it would be done
 
-    vllm.switchable(name="Make sure that the server may be restarted", generation=wanted)
+    vllm.switchable(name="Make sure that it may be restarted", generation=wanted, switch=how)
     """
     number = host.get_fact(HostStateFact).find(generation.digest)
     if number is None:
         host.noop("it is staged in this run")
         return
-    options = ["--force"] if force else []
+    options = ["--force"] if switch.force else []
     problems = host.get_fact(HostkitProblems, question=["check-switch", str(number), *options])
     if problems:
         yield from refuse(problems[-1])
 
 
 @operation()
-def restarted(generation: Generation, deadline_s: int, *, force: bool = False) -> Commands:
-    """Switch to a staged generation in one watched start, once no request is running.
+def switched(generation: Generation, switch: Switch, batch: Batch) -> Commands:
+    """Switch to a staged generation in one watched start, once the server is idle.
 
     + generation: the one that should run
-    + deadline_s: seconds that the start may take
-    + force: restart although requests are running or cannot be counted
+    + switch: how: whether to wait, to go back, …
+    + batch: the hosts whose turn it is; nothing is done on others, nor after a host has failed
 
-    vllm.restarted(name="Switch", generation=wanted, deadline_s=1800)
+    vllm.switched(name="Switch", generation=wanted, switch=how, batch=batch)
     """
+    if host.name not in batch.hosts:
+        host.noop(f"it is the turn of {', '.join(batch.hosts)}")
+        return
+    why_not = rollout.stopped_by()
+    if why_not:
+        yield from refuse(why_not)
+        return
     present = host.get_fact(HostStateFact)
+    if present.lock and not state.is_executing:
+        host.log_styled(present.lock, fg="yellow", log_func=logger.warning)
     number = present.find(generation.digest)
     if number is None and not state.is_executing:
         # A plan cannot tell whether this run stages it.
@@ -141,6 +152,4 @@ def restarted(generation: Generation, deadline_s: int, *, force: bool = False) -
     if number is None:
         yield from refuse("this generation is not staged: run deploy.py first")
         return
-    options = ["--force"] if force else []
-    what = ["restart", str(number), "--deadline", str(deadline_s), *options]
-    yield from run_job(f"restart-{number}", *what)
+    yield from run_job(f"switch-{number}", *switch.arguments(number))

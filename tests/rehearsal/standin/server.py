@@ -261,10 +261,11 @@ def serve(config: dict[str, Any], version: str) -> int:
     stopping = threading.Event()
     if "ignore-term" in FAULTS:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    else:
-        signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     child = Engine(config)
     load(config, version)
+    if "ignore-term" not in FAULTS:
+        # Not before: SIGTERM ends a vLLM that is still loading at once.
+        signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     Handler.config, Handler.version = config, version
     Handler.requests = requests = Requests(config.get("max-num-seqs", 16))
     log(f"Starting vLLM server on http://{config['host']}:{config['port']}")

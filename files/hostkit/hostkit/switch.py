@@ -1,0 +1,237 @@
+"""Changes what serves: idle check, stop, one watched start, and back again when that fails.
+
+Runs as a transient unit, so that it comes to its end without the connection that asked for it; a
+run that is killed is put right by settle.py.
+"""
+
+import argparse
+import contextlib
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from hostkit import gate, generations, goodstart, idle, lock, paths, server, settle, units, warmup
+from hostkit import watch as watching
+from hostkit.jobs import progress
+from hostkit.process import Failure
+
+CLEAN_S = 15.0
+"""How long the processes and the socket of a stopped server may linger."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the operator asked for; times in seconds.
+
+    `doing` is shown to a second operator and reads after "is"; `wait_s` is for the server to become
+    idle; `go_back` brings the generation before into service again when the new one fails.
+    """
+
+    generation: int
+    deadline_s: float
+    wait_s: float = 0
+    force: bool = False
+    by: str = ""
+    doing: str = "restarting the server"
+    go_back: bool = False
+    pool_tolerance: float = 10
+
+
+def register(subparsers: Any) -> None:
+    parser = subparsers.add_parser("switch", help="one watched start of a generation")
+    parser.add_argument("generation", type=int)
+    parser.add_argument("--deadline", type=float, required=True, help="seconds until it answers")
+    parser.add_argument("--wait", type=float, default=0, help="seconds for it to become idle")
+    parser.add_argument("--force", action="store_true", help="although it is in use")
+    parser.add_argument("--by", default="", help="who asks")
+    parser.add_argument("--doing", default="restarting the server")
+    parser.add_argument("--go-back", action="store_true", help="to the one before when it fails")
+    parser.add_argument("--pool-tolerance", type=float, default=10, help="percent")
+    parser.set_defaults(run=lambda args: switch(_order(args)))
+
+    parser = subparsers.add_parser("check-switch", help="may a switch stop the server now?")
+    parser.add_argument("generation", type=int)
+    parser.add_argument("--force", action="store_true", help="although it is in use")
+    parser.set_defaults(run=check)
+
+
+def _order(args: argparse.Namespace) -> Order:
+    return Order(
+        args.generation,
+        args.deadline,
+        args.wait,
+        args.force,
+        args.by,
+        args.doing,
+        args.go_back,
+        args.pool_tolerance,
+    )
+
+
+def check(args: argparse.Namespace) -> int:
+    """Failure says what a switch would refuse, or stop for nothing."""
+    if not args.force:
+        idle.require(0)
+    check_before_stop(args.generation)
+    return 0
+
+
+def check_before_stop(number: int) -> None:
+    """Failure says what keeps this generation from serving; nothing has been stopped by then."""
+    gate.check(number)
+    server.require_port(generations.note(number)["port"])
+
+
+def switch(order: Order) -> int:
+    """Carry out an order. Failure says what serves then, and the first failure's own cause."""
+    with lock.held(order.doing, order.by) as left:
+        unused = left is not None and settle.tidy(left)
+        check_before_stop(order.generation)
+        back = generations.to_go_back_to(order.generation) if order.go_back else None
+        progress(budget(order.generation))
+        if not (order.force or unused):
+            idle.require(order.wait_s, progress)
+        _Switch(order, back).carry_out()
+    return 0
+
+
+class _Switch:
+    """The part of a switch during which the host may be without a server."""
+
+    def __init__(self, order: Order, back: int | None) -> None:
+        self.order = order
+        self.back = back
+        self.current = generations.linked(paths.CURRENT)
+        self.previous = generations.linked(paths.PREVIOUS)
+        self.stopped_at = time.monotonic()
+
+    def carry_out(self) -> None:
+        number = self.order.generation
+        progress("stopping: running requests may finish")
+        stop()
+        try:
+            self._start(number)
+        except Exception as error:
+            units.systemctl("stop", paths.UNIT)
+            if self.back is None:
+                watching.allow_restarts()
+                raise Failure(f"the server did not start and was stopped: {error}") from error
+            self._go_back(self.back, error)
+        generations.mark_verified(number)
+        watching.allow_restarts()
+
+    def _start(self, number: int) -> None:
+        generations.switch(number)
+        install_unit(number)
+        usual = goodstart.last_good(number, self.current)
+        found, seconds = start_watched(number, self.order.deadline_s, _seconds(usual))
+        down = time.monotonic() - self.stopped_at
+        progress(f"generation {number} answers after {seconds:.0f} s")
+        progress(f"{down:.0f} s without a server")
+        warmup.run(found)
+        self._compare(number, found, seconds, usual)
+
+    def _compare(
+        self, number: int, found: server.Server, seconds: float, usual: goodstart.Start | None
+    ) -> None:
+        log = units.journal(watching.attempt().invocation)
+        now = goodstart.of(log, seconds, server.metrics(found))
+        progress(goodstart.describe(now))
+        warnings: list[str] = []
+        failures: list[str] = []
+        if usual is not None:
+            warnings, failures = goodstart.compare(now, usual, self.order.pool_tolerance)
+        for warning in warnings:
+            progress(f"warning: {warning}")
+        if failures:
+            raise watching.StartFailed("; ".join(failures))
+        goodstart.record(number, now)
+
+    def _go_back(self, back: int, error: Exception) -> None:
+        number = self.order.generation
+        progress(f"generation {number} failed: {error}")
+        progress(f"going back to generation {back}")
+        generations.restore(back, self.previous if self.previous != number else None)
+        install_unit(back)
+        usual = goodstart.last_good(back, None)
+        try:
+            start_watched(back, self.order.deadline_s, _seconds(usual))
+        except Exception as second:
+            # It has served before: systemd may try on, within the start limit.
+            watching.allow_restarts()
+            with contextlib.suppress(Failure):
+                units.systemctl("start", "--no-block", paths.UNIT)
+            raise Failure(
+                f"generation {number} failed ({error}), and generation {back} does not answer "
+                f"either ({second}): systemd goes on starting it"
+            ) from error
+        watching.allow_restarts()
+        down = time.monotonic() - self.stopped_at
+        raise Failure(
+            f"generation {number} failed and generation {back} serves again, after {down:.0f} s "
+            f"without a server: {error}"
+        ) from error
+
+
+def _seconds(usual: goodstart.Start | None) -> float | None:
+    return usual.ready_s if usual else None
+
+
+def stop() -> None:
+    """Stop the service, and make sure that nothing of it is left on the host."""
+    if units.show("LoadState")["LoadState"] == "not-found":
+        return
+    units.systemctl("stop", paths.UNIT)
+    ends = time.monotonic() + CLEAN_S
+    while left := units.processes_of():
+        if time.monotonic() > ends:
+            named = ", ".join(f"{pid} ({units.command_line(pid)[:60]})" for pid in sorted(left))
+            raise Failure(f"the service is stopped, but of it are left: process {named}")
+        time.sleep(0.2)
+
+
+def install_unit(number: int) -> None:
+    """Make a generation's unit the one that systemd works with."""
+    text = generations.unit(number)
+    if text is not None:
+        units.install(text)
+
+
+def start_watched(
+    number: int, deadline_s: float, usual_s: float | None = None
+) -> tuple[server.Server, float]:
+    """The one start of a generation, not repeated by systemd; the server and its start's seconds.
+
+    Raises StartFailed with the cause.
+    """
+    watching.hold_restarts()
+    start()
+    this = watching.attempt()
+    found = watching.until_answering(this, deadline_s, usual_s)
+    if found.generation != number:
+        raise watching.StartFailed(f"generation {found.generation} answers instead of {number}")
+    return found, time.monotonic() - this.began
+
+
+def start() -> None:
+    """Start the unit whatever its count of starts says; StartFailed when systemd cannot."""
+    # A unit that systemd has not loaded has no count of starts to forget, and is refused here.
+    with contextlib.suppress(Failure):
+        units.systemctl("reset-failed", paths.UNIT)
+    try:
+        units.systemctl("start", paths.UNIT)
+    except Failure as failure:
+        raise watching.StartFailed(units.complaint()) from failure
+
+
+def budget(number: int) -> str:
+    """What systemd's start limit allows, and what has been used of it."""
+    limits = units.limits(generations.unit(number) or "")
+    if limits is None:
+        return "this unit has no start limit"
+    burst, interval_s = limits
+    used = units.starts(interval_s)
+    return (
+        f"start limit: {burst} starts in {interval_s} s, {used} made in that time; "
+        "the count begins anew with this one"
+    )
