@@ -83,8 +83,9 @@ def render(s: Settings, kv_fingerprint: str = "gpu-tests") -> Rendered:
         environment["CUDA_HOME"] = cuda
     environment["PATH"] = f"{Path(python()).parent}:{cuda}/bin:{os.environ['PATH']}"
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    plugin = str(Path(__file__).parent / "plugin")
-    kept["PYTHONPATH"] = ":".join(filter(None, [plugin, kept.get("PYTHONPATH")]))
+    # A release has the scheduler installed; a vLLM that was installed by hand has not.
+    own = [str(Path(__file__).parent / "plugin"), str(REPOSITORY / "files/scheduler")]
+    kept["PYTHONPATH"] = ":".join(filter(None, [*own, kept.get("PYTHONPATH")]))
     return Rendered(serving.serve_config(s, kv_fingerprint), environment | kept | _MULTICAST_OFF)
 
 
