@@ -34,7 +34,7 @@ DIFFERENT: dict[str, Any] = {
 """Settings of every test here that differ from production, beside those of the machine."""
 
 _KEPT = (
-    *("PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "TMPDIR", "VLLM_LOGGING_LEVEL"),
+    *("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "TMPDIR", "VLLM_LOGGING_LEVEL"),
     *("SSL_CERT_FILE", "NCCL_DEBUG"),
 )
 # A program that uses NVLink multicast can put GPUs that others share out of service.
@@ -85,13 +85,16 @@ def render(s: Settings, kv_fingerprint: str = "gpu-tests") -> Rendered:
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     # A release has the scheduler installed; a vLLM that was installed by hand has not.
     own = [str(Path(__file__).parent / "plugin"), str(REPOSITORY / "files/scheduler")]
-    kept["PYTHONPATH"] = ":".join(filter(None, [*own, kept.get("PYTHONPATH")]))
+    kept["PYTHONPATH"] = ":".join(filter(None, [*own, os.environ.get("VLLM_PYTHONPATH")]))
     return Rendered(serving.serve_config(s, kv_fingerprint), environment | kept | _MULTICAST_OFF)
 
 
 @cache
 def python() -> str:
-    """The interpreter that has the patched vLLM: $VLLM_PYTHON, the deployed release's, or this."""
+    """The interpreter that has the patched vLLM: $VLLM_PYTHON, the deployed release's, or this.
+
+    What of it lies elsewhere is on $VLLM_PYTHONPATH.
+    """
     deployed = Path("/opt/vllm/current/release/venv/bin/python")
     chosen = os.environ.get("VLLM_PYTHON") or (str(deployed) if deployed.exists() else "")
     return shutil.which(chosen or sys.executable) or sys.executable
@@ -99,7 +102,7 @@ def python() -> str:
 
 @cache
 def gpus() -> list[tuple[str, int]]:
-    """Name and MiB of each GPU that may be used here, in the order of CUDA_VISIBLE_DEVICES."""
+    """Name and MiB of each GPU that may be used here."""
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
     try:
         listing = subprocess.run(query, capture_output=True, text=True, check=True).stdout
@@ -107,8 +110,13 @@ def gpus() -> list[tuple[str, int]]:
         return []
     found = [line.rsplit(",", 1) for line in listing.splitlines() if line.strip()]
     everything = [(name.strip(), int(mib)) for name, mib in found]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return everything if visible is None else [everything[int(i)] for i in visible.split(",") if i]
+    return [gpu for index, gpu in enumerate(everything) if index in visible(len(everything))]
+
+
+def visible(count: int = 64) -> set[int]:
+    """The numbers of the GPUs that may be used here, of `count` in the machine."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return set(range(count)) if chosen is None else {int(i) for i in chosen.split(",") if i}
 
 
 def gpu_memory_mib() -> int:

@@ -124,17 +124,27 @@ class Server:
         with ThreadPoolExecutor(len(prompts)) as pool:
             return list(pool.map(lambda prompt: self.complete(prompt, tokens, **kw), prompts))
 
-    def chat(self, content: Any, tokens: int = 8) -> dict[str, Any]:
-        """The whole answer to one chat message; `content` as in OpenAI's API, images included."""
+    def chat(self, content: Any, tokens: int = 16, logprobs: int = 20) -> Reply:
+        """The answer to one chat message; `content` as in OpenAI's API, images included."""
         body = {
             "model": self.settings.served_model_name,
             "messages": [{"role": "user", "content": content}],
             "max_tokens": tokens,
             "temperature": 0,
             "ignore_eos": True,
+            "return_token_ids": True,
+            "logprobs": True,
+            "top_logprobs": logprobs,
+            "return_tokens_as_token_ids": True,
         }
-        found: dict[str, Any] = json.loads(self.request("/v1/chat/completions", body))
-        return found
+        asked = time.monotonic()
+        choice = json.loads(self.request("/v1/chat/completions", body))["choices"][0]
+        top = choice["logprobs"]["content"][0]["top_logprobs"]
+        return Reply(
+            total_s=time.monotonic() - asked,
+            token_ids=choice["token_ids"],
+            first_logprobs={_token_id(each["token"]): each["logprob"] for each in top},
+        )
 
     def request(self, path: str, body: Any = None, timeout_s: float = REQUEST_TIMEOUT_S) -> str:
         with self._open(path, body, timeout_s) as response:
@@ -149,6 +159,10 @@ class Server:
                 if float(value) and "_bucket{" not in name:
                     found[_INFORMATION.sub("", name).replace("{}", "")] = float(value)
         return found
+
+    def total(self, name: str) -> float:
+        """The sum of one metric over all its labels; 0 when there is none."""
+        return sum(self.metrics(rf"^vllm:{name}[{{ ]").values())
 
     def log_lines(self, pattern: str) -> list[str]:
         text = self.log.read_text(encoding="utf-8", errors="replace")
@@ -245,14 +259,21 @@ class Server:
 
 @contextlib.contextmanager
 def start(
-    folder: Path, *, name: str = "server", fingerprint: str = "gpu-tests", **changes: Any
+    folder: Path,
+    *,
+    name: str = "server",
+    fingerprint: str = "gpu-tests",
+    environment: dict[str, str] | None = None,
+    **changes: Any,
 ) -> Iterator[Server]:
     """Start a server of the model in `folder` with the production settings and these changes.
 
-    `name` names its log. Raises StartFailed.
+    `name` names its log, `fingerprint` its folder of the SSD tier; `environment` is set on top of
+    what the settings give, for what they refuse to leave open. Raises StartFailed.
     """
     settings = profile.settings(folder, _free_port(), **changes)
     rendered = profile.render(settings, fingerprint)
+    rendered.environment.update(environment or {})
     profile.RESULTS.mkdir(parents=True, exist_ok=True)
     for each in ("home", "cache"):
         (profile.SCRATCH / each).mkdir(parents=True, exist_ok=True)
@@ -309,7 +330,11 @@ def document(seed: int, length: int) -> list[int]:
 def _top(choice: dict[str, Any]) -> dict[int, float]:
     """Token id to logprob of the first token that a choice carries."""
     found = ((choice.get("logprobs") or {}).get("top_logprobs") or [{}])[0]
-    return {int(token.removeprefix("token_id:")): value for token, value in found.items()}
+    return {_token_id(token): value for token, value in found.items()}
+
+
+def _token_id(text: str) -> int:
+    return int(text.removeprefix("token_id:"))
 
 
 def _free_port() -> int:
