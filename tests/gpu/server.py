@@ -36,6 +36,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from hostkit import startlog
 from tests.gpu import model, profile
 
 REQUEST_TIMEOUT_S = 400
@@ -317,8 +318,10 @@ def _wait_ready(running: Server, timeout_s: float) -> None:
         time.sleep(0.5)
 
 
-def _end_of(log: Path, lines: int = 60) -> str:
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+def _end_of(log: Path, lines: int = 30) -> str:
+    """The cause as the watched start would show it, and the end of the log."""
+    written = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join([startlog.last_error(written), "", *written[-lines:]])
 
 
 def document(seed: int, length: int) -> list[int]:
