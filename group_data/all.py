@@ -63,6 +63,14 @@ rollout = []  # [["gpu-1", "gpu-2"], ["gpu-3"]]: restarted together; []: one aft
 kv_pool_tolerance = 10  # percent that a start's KV pool may be smaller than the last good one's
 max_jobs = 1  # compiler processes at once in the server's own JIT: each may take 12 GiB
 
+# --- WSL2 and Windows (nothing of it is done with wsl2 = False) -----------------------------------
+# All of it goes into Windows' .wslconfig, and holds after `wsl --shutdown`. None: as it is there.
+wsl_memory_gib = None  # the VM's memory; WSL's own default is half of Windows'
+wsl_swap_gib = None  # the VM's swap file; 0: none
+wsl_networking = None  # nat | mirrored: how the LAN reaches the server, see README
+wsl_keep_alive = True  # the VM does not stop when the last terminal closes
+windows_user = None  # whose .wslconfig; only needed where Windows has several users
+
 # --- Anything else that vLLM understands ----------------------------------------------------------
 extra_serve_args = {}  # {"enable-prompt-tokens-details": True}
 extra_env = {}  # {"VLLM_LOGGING_LEVEL": "DEBUG"}
@@ -71,3 +79,5 @@ extra_env = {}  # {"VLLM_LOGGING_LEVEL": "DEBUG"}
 # The host's own pip and uv configuration holds; these come on top. All is checked by hash.
 extra_index_urls = []
 find_links = []  # folders on the host, or URLs; when set, extra_index_urls are not asked
+cuda_repository = None  # a mirror of NVIDIA's apt repository, "https://…/x86_64/"; None: NVIDIA's
+cuda_key_fingerprint = None  # the 40 hex digits of the key that signs cuda_repository

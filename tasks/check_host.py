@@ -1,15 +1,26 @@
-"""Refuse a host that the deploy cannot work on, before anything on it is changed."""
+"""Say everything that is known about the host, and refuse one that the deploy cannot work on."""
 
 from pyinfra import host, logger
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import checks
-from tasks.shared.facts.machine import MachineFact
-from tasks.shared.settings import settings
+from tasks.shared import checks, guards, host_checks, inspection
+from tasks.shared.facts.access import AccessFact
+from tasks.shared.host_checks import access, findings
+from tasks.shared.settings import runs_through_sudo, settings
 
 own = settings()
-for warning in checks.warnings(own):
-    host.log_styled(warning, fg="yellow", log_func=logger.warning)
-refusals = checks.refusals(host.get_fact(MachineFact), own)
+found: list[findings.Finding] = []
+if runs_through_sudo():
+    found += access.judge(host.get_fact(AccessFact, _sudo=False))
+# A sudo that is no good fails every question that is asked through it.
+if not host_checks.blocking(found, cures_follow=False):
+    found += host_checks.judge(inspection.machine(), own)
+found += [findings.warning("settings", text, "", "") for text in checks.warnings(own)]
+
+alone = guards.runs_alone("tasks/check_host.py")
+for line, color in findings.table(found, with_ok=alone):
+    host.log_styled(line, fg=color, log_func=logger.warning if color else logger.info)
+refusals = host_checks.blocking(found, cures_follow=guards.is_dry() or not alone)
 if refusals:
-    raise DeployError("\n  ".join([f"{host.name} cannot be deployed to:", *refusals]))
+    names = ", ".join(dict.fromkeys(each.what for each in refusals))
+    raise DeployError(f"{host.name} cannot be deployed to, see above: {names}")

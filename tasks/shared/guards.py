@@ -86,6 +86,16 @@ def command_for(task: str) -> str:
     return shlex.join(words)
 
 
+def runs_alone(task: str) -> bool:
+    """Is this task all that the command line asks for?"""
+    return list(_command_line.get("operations") or ()) == [task]
+
+
+def is_dry() -> bool:
+    """Does this run change nothing?"""
+    return bool(_command_line.get("dry"))
+
+
 def _flag(option: str) -> str:
     return f"--{option.replace('_', '-')}"
 

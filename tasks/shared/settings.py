@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import ErrorDetails
-from pyinfra import host, inventory
+from pyinfra import host, inventory, state
 from pyinfra.api import Host
 from pyinfra.api.exceptions import DeployError
 
@@ -85,11 +85,19 @@ class Settings(BaseModel):
     rollout: list[list[Line]]
     max_jobs: Count
 
+    wsl_memory_gib: Annotated[int, Field(ge=8)] | None
+    wsl_swap_gib: Annotated[int, Field(ge=0)] | None
+    wsl_networking: Literal["nat", "mirrored"] | None
+    wsl_keep_alive: bool
+    windows_user: Annotated[str, AfterValidator(texts.file_name)] | None
+
     extra_serve_args: dict[str, Any]
     extra_env: dict[str, str]
 
     extra_index_urls: list[Line]
     find_links: list[Line]
+    cuda_repository: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+/$")] | None
+    cuda_key_fingerprint: Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{40}$")] | None
 
     @field_validator("model")
     @classmethod
@@ -150,6 +158,11 @@ class Settings(BaseModel):
                 f"{self.safe_utilization} on a card of {self.gpu_memory_mib} MiB under WSL2: "
                 "Windows keeps 1.3 GiB of it"
             )
+        if (self.cuda_repository is None) != (self.cuda_key_fingerprint is None):
+            raise ValueError(
+                "cuda_repository and cuda_key_fingerprint go together: a mirror of NVIDIA's is "
+                "signed with NVIDIA's key, see tasks/shared/cuda.py"
+            )
         config = serving.serve_config(self, kv_fingerprint="")
         try:
             formats.serve_yaml(config)
@@ -189,6 +202,11 @@ def settings() -> Settings:
 def of_all_hosts() -> dict[str, Settings]:
     """The settings of every host of the inventory, by its name."""
     return _all_settings()
+
+
+def runs_through_sudo() -> bool:
+    """Do commands on the host at hand become root's through sudo?"""
+    return bool(host.data.get("_sudo") or state.config.SUDO)
 
 
 @cache

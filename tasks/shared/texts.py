@@ -23,3 +23,10 @@ def absolute_path(text: str) -> str:
     if not re.fullmatch(r"[\w./+@-]+", text):
         raise ValueError("may hold only letters, digits and . _ / + @ -")
     return text.rstrip("/") or "/"
+
+
+def file_name(text: str) -> str:
+    """The name of one file or folder."""
+    if "/" in text or text in ("", ".", ".."):
+        raise ValueError("must be a name without a slash")
+    return one_line(text)
