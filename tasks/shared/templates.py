@@ -30,3 +30,12 @@ def unit(settings: Settings) -> str:
             kv_dir=serving.kv_dir(settings),
         )
     )
+
+
+def windows_script(settings: Settings, distribution: str) -> str:
+    """The text of windows.ps1; `distribution` is this one's name in Windows, "" for its default."""
+    return (
+        _environment()
+        .get_template("windows.ps1.j2")
+        .render(settings=settings, distribution=distribution)
+    )

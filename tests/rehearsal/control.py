@@ -18,6 +18,7 @@ _NEEDED = {
     "mmdebstrap": "/usr/bin/mmdebstrap",
     "systemd-container": "/usr/bin/systemd-nspawn",
     "openssh-client": "/usr/bin/ssh-keygen",
+    "gpg": "/usr/bin/gpg",
     "iproute2": "/usr/bin/ip",
     "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
 }

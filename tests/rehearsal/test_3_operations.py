@@ -3,19 +3,17 @@
 What it did is read back with plain tools over SSH.
 """
 
+import functools
+
 import pytest
-from pyinfra.api import Config, Inventory, State
-from pyinfra.api.connect import connect_all, disconnect_all
 from pyinfra.api.exceptions import PyinfraError
-from pyinfra.api.operation import add_op
-from pyinfra.api.operations import run_ops
 
 from tasks.shared.operations import apt, trees, units
 from tasks.shared.operations.secrets import secret_file
 from tasks.shared.trees import Link
 
 from . import deploys
-from .connection import connection
+from .operations import CHANGES, NOTHING, run_operation
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,25 +24,7 @@ def _clean(fresh_host):
 @pytest.fixture
 def run(fresh_host):
     """Run one operation; returns (predicted a change, made a change)."""
-    name, data = connection(fresh_host)
-    for setting in ("port", "model", "api_key_file"):
-        del data[setting]
-
-    def run_operation(operation, **arguments):
-        state = State(Inventory(([name], data)), Config())
-        connect_all(state)
-        try:
-            (meta,) = add_op(state, operation, **arguments).values()
-            run_ops(state)
-            return meta.will_change, meta.did_change()
-        finally:
-            disconnect_all(state)
-
-    return run_operation
-
-
-CHANGES = (True, True)
-NOTHING = (False, False)
+    return functools.partial(run_operation, fresh_host)
 
 
 def test_a_folder_appears_and_follows_its_content(run, fresh_host):

@@ -1,7 +1,5 @@
 """What is allowed and warned of."""
 
-from types import SimpleNamespace
-
 from tasks.shared import checks, patches
 
 

@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from hostkit import (
+    cuda,
     fetch,
     jobs,
     release,
@@ -28,6 +29,7 @@ _MODULES = (
     weights,
     fetch,
     ternary,
+    cuda,
 )
 
 

@@ -1,5 +1,6 @@
 """Facts about files that pyinfra's own do not answer in one round trip."""
 
+import base64
 import hashlib
 
 from pyinfra.api import FactBase, QuoteString, StringCommand
@@ -42,6 +43,21 @@ class SecretFileMatches(FactBase[bool]):
 
     def process(self, output: list[str]) -> bool:
         return output == ["yes"]
+
+
+class FileBytes(FactBase["bytes | None"]):
+    """A file's content whatever its encoding; None when it is not there."""
+
+    def command(self, path: str) -> StringCommand:
+        file = QuoteString(path)
+        return StringCommand("! test -f", file, "|| { echo file; base64 -w 0 <", file, "; echo; }")
+
+    @staticmethod
+    def default() -> bytes | None:
+        return None
+
+    def process(self, output: list[str]) -> bytes | None:
+        return base64.b64decode("".join(output[1:])) if output[:1] == ["file"] else None
 
 
 class FolderIdentity(FactBase[str]):

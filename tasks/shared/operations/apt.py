@@ -40,11 +40,12 @@ def installed(packages: list[str]) -> Commands:
     if not missing:
         host.noop(f"{', '.join(packages)} are installed")
         return
-    yield _waiting("dpkg", "--configure", "-a")
-    yield _waiting("apt-get", "update")
-    yield _waiting("apt-get", "install", "--yes", "--no-install-recommends", *missing)
+    yield waiting("dpkg", "--configure", "-a")
+    yield waiting("apt-get", "update")
+    yield waiting("apt-get", "install", "--yes", "--no-install-recommends", *missing)
 
 
-def _waiting(*command: str) -> StringCommand:
+def waiting(*command: str) -> StringCommand:
+    """The command, begun again for up to five minutes while another apt holds a lock."""
     script = QuoteString(_WAITING_FOR_LOCKS)
     return StringCommand("sh -c", script, "sh", *(QuoteString(word) for word in command))
