@@ -226,7 +226,8 @@ def _all_settings() -> dict[str, Settings]:
 
 def _own_data(each: Host) -> dict[str, Any]:
     """A host's data without what pyinfra and its connectors own."""
-    connector_keys = each.connector_cls.data_meta.keys()
+    # @chroot's own key, which it does not declare.
+    connector_keys = {*each.connector_cls.data_meta, "chroot_directory"}
     return {
         key: value
         for key, value in each.data.dict().items()  # type: ignore[no-untyped-call]
