@@ -17,29 +17,30 @@ LEFT_ON_GPU_MIB = 2048
 
 def killed(running: Server, role: str, case: str, wait_s: float = 60) -> dict[str, Any]:
     """SIGKILL one process by its title; what the unit would see, and what stays behind."""
-    regions = shared_memory()
+    regions = running.regions()
     began = time.monotonic()
     running.kill(role)
     status = running.wait(wait_s)
     seen = {"exit_status": status, "main_ended_after_s": time.monotonic() - began}
     seen |= left_behind(running, regions)
     record(case, **seen)
+    for each in regions:  # a deployed server's are swept by its unit
+        each.unlink(missing_ok=True)
     return seen
 
 
 def stopped(running: Server, case: str) -> dict[str, Any]:
     """SIGTERM to the main process, as systemd sends it."""
-    regions = shared_memory()
+    regions = running.regions()
     began = time.monotonic()
     status = running.stop()
     seen = {"exit_status": status, "main_ended_after_s": time.monotonic() - began}
     seen |= left_behind(running, regions)
-    seen["temporary_files"] = len(list((profile.SCRATCH / "ssd").rglob("*.tmp")))
     record(case, **seen)
     return seen
 
 
-def left_behind(running: Server, regions: set[str], patience_s: float = 20) -> dict[str, Any]:
+def left_behind(running: Server, regions: set[Path], patience_s: float = 20) -> dict[str, Any]:
     """Processes, GPU memory and offload regions `patience_s` after the main process, or sooner."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline and (running.processes() or _gpu_mib() > LEFT_ON_GPU_MIB):
@@ -47,13 +48,9 @@ def left_behind(running: Server, regions: set[str], patience_s: float = 20) -> d
     return {
         "processes_left": sorted(running.processes().values()),
         "gpu_mib_left": _gpu_mib(),
-        "regions_left": len(shared_memory() & regions),
+        "regions": len(regions),
+        "regions_left": sum(each.exists() for each in regions),
     }
-
-
-def shared_memory() -> set[str]:
-    """The offload regions in /dev/shm."""
-    return {path.name for path in Path("/dev/shm").glob("vllm_offload_*")}
 
 
 def _gpu_mib() -> int:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -351,7 +352,7 @@ def _write_tokenizer(folder: Path) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in _SPECIAL])
-    tokenizer.save(str(folder / "tokenizer.json"))
+    _write_text(folder / "tokenizer.json", tokenizer.to_str())
     described = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": "<|endoftext|>",
@@ -364,7 +365,7 @@ def _write_tokenizer(folder: Path) -> None:
         "vision_eos_token": "<|vision_end|>",
     }
     _write_json(folder / "tokenizer_config.json", described)
-    (folder / "chat_template.jinja").write_text(_CHAT_TEMPLATE, encoding="utf-8")
+    _write_text(folder / "chat_template.jinja", _CHAT_TEMPLATE)
 
 
 _CHAT_TEMPLATE = """\
@@ -383,4 +384,11 @@ _CHAT_TEMPLATE = """\
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    _write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def _write_text(path: Path, text: str) -> None:
+    """Whole or not at all: a server may be reading the folder that another test writes again."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)

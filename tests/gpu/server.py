@@ -181,6 +181,15 @@ class Server:
                         found[int(entry.name)] = command.strip()
         return found
 
+    def regions(self) -> set[Path]:
+        """The KV offload regions in /dev/shm that this server has mapped."""
+        found: set[str] = set()
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                maps = Path(f"/proc/{pid}/maps").read_text()
+                found |= set(re.findall(r"/dev/shm/vllm_offload_[\w-]+\.mmap", maps))
+        return {Path(each) for each in found}
+
     def kill(self, role: str) -> int:
         """SIGKILL to the first process whose title matches, e.g. EngineCore, Worker_TP1."""
         chosen = [pid for pid, name in self.processes().items() if re.search(role, name)]

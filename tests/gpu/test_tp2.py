@@ -12,7 +12,7 @@ from typing import Any
 from tests.gpu import ends, profile, server, tiers
 from tests.gpu.record import record
 from tests.gpu.server import Server
-from tests.gpu.test_rank import decoding, shown_in_the_log
+from tests.gpu.test_rank import drafts, shown_in_the_log
 
 FINGERPRINT = "tp2"
 CHANGES: dict[str, Any] = {"extra_serve_args": tiers.POOL}
@@ -28,10 +28,10 @@ def test_two_ranks_serve_share_the_ram_tier_and_answer_the_same_from_every_tier(
         only_nccl(running)
         both_map_the_region(running)
         found = tiers.from_each_tier(running)
-        decoding(running, "tp2")
+        drafts(running, "tp2")
         end = ends.stopped(running, "tp2 SIGTERM")
     assert (end["exit_status"], end["processes_left"], end["regions_left"]) == (0, [], 0)
-    assert end["temporary_files"] == 0
+    assert tiers.files(FINGERPRINT, "*.tmp") == []
     both_ranks_are_in_the_files()
 
     with server.start(full_model, name="tp2-2", fingerprint=FINGERPRINT, **CHANGES) as running:
@@ -54,14 +54,15 @@ def only_nccl(running: Server) -> None:
 
 def both_map_the_region(running: Server) -> None:
     """Both workers have the one offload region mapped, which has the size that was set."""
-    mapped: dict[str, set[str]] = {}
-    for pid, name in running.processes().items():
-        if worker := re.search(r"Worker_TP\d", name):
-            maps = Path(f"/proc/{pid}/maps").read_text()
-            mapped[worker[0]] = set(re.findall(r"/dev/shm/vllm_offload_\S+", maps))
-    (region,) = set.union(*mapped.values())
-    assert mapped == {"Worker_TP0": {region}, "Worker_TP1": {region}}
-    size = Path(region).stat().st_size
+    (region,) = running.regions()
+    mapped = {
+        worker[0]
+        for pid, name in running.processes().items()
+        if (worker := re.search(r"Worker_TP\d", name))
+        and str(region) in Path(f"/proc/{pid}/maps").read_text()
+    }
+    assert mapped == {"Worker_TP0", "Worker_TP1"}
+    size = region.stat().st_size
     wanted = running.settings.kv_ram_gib * 2**30
     record("tp2", region_bytes=size, wanted_bytes=wanted)
     assert 0.9 * wanted < size <= wanted

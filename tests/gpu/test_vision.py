@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.gpu import server
 from tests.gpu.record import record
 from tests.gpu.server import Reply, Server
+from tests.gpu.test_rank import decoding
 from tests.gpu.tiers import BF16_STEP, difference
 
 SIZE = 448
@@ -30,6 +31,8 @@ def test_an_image_is_answered_with_the_tower_in_ram_and_the_pool_is_larger(
             answers[where] = [describe(running, seed) for seed in (1, 2, 3)]
             record("vision", **{f"pool_tokens_{where}": pools[where]})
             record("vision", **{f"image_answer_s_{where}": answers[where][-1].total_s})
+            if where == "cpu":
+                decoding(running, "rank, the pool as it is")
     on_cpu, on_gpu = answers["cpu"], answers["gpu"]
     towers = max(difference(a, b) for a, b in zip(on_cpu, on_gpu, strict=True))
     images = min(difference(on_cpu[a], on_cpu[b]) for a, b in ((0, 1), (0, 2), (1, 2)))

@@ -140,6 +140,6 @@ def settle(running: Server, timeout_s: float = 30) -> None:
         time.sleep(1.5)
 
 
-def files(fingerprint: str) -> list[Path]:
-    """The chunk files of one fingerprint's folder."""
-    return sorted((profile.SCRATCH / "ssd/kv" / fingerprint).rglob("*.bin"))
+def files(fingerprint: str, pattern: str = "*.bin") -> list[Path]:
+    """The chunk files of one fingerprint's folder, or others in it."""
+    return sorted((profile.SCRATCH / "ssd/kv" / fingerprint).rglob(pattern))
