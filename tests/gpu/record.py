@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from statistics import median
 from typing import Any
 
@@ -40,7 +41,7 @@ def milliseconds(seconds: list[float]) -> float:
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.4g}")
+        return float(f"{value:.4g}") if math.isfinite(value) else str(value)
     if isinstance(value, dict):
         return {str(key): _rounded(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
