@@ -7,11 +7,8 @@ from pathlib import Path
 from tasks.shared import trees
 
 SCHEDULER = Path("files/scheduler")
-SCHEDULER_CLASSES = {
-    "cuda": "shortest_first.scheduler.AsyncShortestFirstScheduler",
-    # vLLM does not schedule asynchronously on a CPU.
-    "cpu": "shortest_first.scheduler.ShortestFirstScheduler",
-}
+SCHEDULER_CLASS = "shortest_first.scheduler.ShortestFirstScheduler"
+ASYNC_SCHEDULER_CLASS = "shortest_first.scheduler.AsyncShortestFirstScheduler"
 
 
 def inputs() -> dict[str, str]:

@@ -15,8 +15,17 @@ def flags(settings: "Settings") -> dict[str, Any]:
     if settings.prefill_order == "threshold":
         return {"long-prefill-token-threshold": settings.long_prefill_token_threshold}
     if settings.prefill_order == "shortest_first":
-        return {"scheduler-cls": packages.SCHEDULER_CLASSES[settings.accelerator]}
+        is_async = _schedules_ahead(settings)
+        name = packages.ASYNC_SCHEDULER_CLASS if is_async else packages.SCHEDULER_CLASS
+        return {"scheduler-cls": name}
     return {}
+
+
+def _schedules_ahead(settings: "Settings") -> bool:
+    """vLLM's default, but never on a CPU."""
+    extra = settings.extra_serve_args
+    is_off = extra.get("no-async-scheduling") or extra.get("async-scheduling") is False
+    return settings.accelerator == "cuda" and not is_off
 
 
 def check(settings: "Settings") -> None:

@@ -21,6 +21,13 @@ THRESHOLD: dict[str, object] = {"prefill_order": "threshold", "long_prefill_toke
             {"prefill_order": "shortest_first", "accelerator": "cpu", "wsl2": False},
             {"scheduler-cls": "shortest_first.scheduler.ShortestFirstScheduler"},
         ),
+        (
+            {
+                "prefill_order": "shortest_first",
+                "extra_serve_args": {"no-async-scheduling": True},
+            },
+            {"scheduler-cls": "shortest_first.scheduler.ShortestFirstScheduler"},
+        ),
     ],
 )
 def test_each_order_is_told_to_the_server(make, changes, flags):

@@ -18,15 +18,10 @@ class Prompt(NamedTuple):
     remaining: int
     answering: bool = False
 
-    @property
-    def age_order(self) -> tuple[float, str]:
-        """Sorts the oldest prompt first."""
-        return self.arrival, self.key
-
 
 def oldest(prompts: Iterable[Prompt]) -> Prompt | None:
     """The prompt that came first."""
-    return min(prompts, key=lambda prompt: prompt.age_order, default=None)
+    return min(prompts, key=lambda prompt: (prompt.arrival, prompt.key), default=None)
 
 
 def in_turn(prompts: Iterable[Prompt], due: Prompt | None = None) -> list[Prompt]:
@@ -36,7 +31,7 @@ def in_turn(prompts: Iterable[Prompt], due: Prompt | None = None) -> list[Prompt
     """
     return sorted(
         prompts,
-        key=lambda p: (not p.answering, p != due, p.remaining, p.age_order),
+        key=lambda p: (not p.answering, p is not due, p.remaining, p.arrival, p.key),
     )
 
 

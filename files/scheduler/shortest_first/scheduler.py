@@ -40,6 +40,7 @@ _ATTRIBUTES = (
     *("running", "waiting", "requests", "finished_recving_kv_req_ids", "kv_cache_manager"),
     *("max_num_scheduled_tokens", "max_num_running_reqs", "num_waiting_for_streaming_input"),
     *("need_mamba_block_aligned_split", "enable_kv_cache_events", "current_step"),
+    "_inflight_prefills",
 )
 _QUEUES_SERVED_FIRST = ("kv_holding_waiting", "skipped_waiting")
 """Which of them there is depends on the version. vLLM empties it before `waiting`, in its order."""
@@ -153,12 +154,12 @@ class _ShortestFirst(Scheduler):
         return max(self.max_num_scheduled_tokens - sum(max(need, 0) for need in needed), 0)
 
     def _prompt(self, request: Request) -> Prompt:
-        computed = max(request.num_computed_tokens, self._cached_tokens.get(request.request_id, 0))
+        computed = request.num_computed_tokens or self._cached_tokens.get(request.request_id, 0)
         return Prompt(
-            key=request.request_id,
-            arrival=request.arrival_time,
-            remaining=request.num_tokens - computed,
-            answering=request.num_output_tokens > 0,
+            request.request_id,
+            request.arrival_time,
+            request.num_tokens - computed,
+            request.num_output_tokens > 0,
         )
 
     def _takes(self, prompt: Prompt, offered: int) -> int:
@@ -172,29 +173,32 @@ class _ShortestFirst(Scheduler):
         """The waiting requests that vLLM could admit now."""
         queues = (*self._served_first, *self.waiting)
         requests = [request for request in queues if self._is_ready(request)]
-        self._cached_tokens = {
-            request.request_id: self._cached_prefix(request) for request in requests
-        }
+        known, self._cached_tokens = self._cached_tokens, {}
+        for request in requests:
+            cached = known.get(request.request_id)
+            self._cached_tokens[request.request_id] = (
+                self._cached_prefix(request) if cached is None else cached
+            )
         return [self._prompt(request) for request in requests]
 
     def _cached_prefix(self, request: Request) -> int:
-        """How many of its tokens are in the GPU's prefix cache, as found when it was first seen.
+        """How many of its tokens are in the GPU's prefix cache, asked when it is first seen.
 
-        Not asked where vLLM's answer would publish an event each time.
+        Not asked where vLLM's answer would publish an event.
         """
-        known = self._cached_tokens.get(request.request_id)
-        if known is not None or request.num_computed_tokens or self.enable_kv_cache_events:
-            return known or 0
+        if request.num_computed_tokens or self.enable_kv_cache_events:
+            return 0
         return self.kv_cache_manager.get_computed_blocks(request)[1]
 
     def _is_ready(self, request: Request) -> bool:
         """Would vLLM's own loop go on with this waiting request?"""
-        if request.status == RequestStatus.WAITING_FOR_REMOTE_KVS:
+        status = request.status
+        if status == RequestStatus.WAITING_FOR_REMOTE_KVS:
             return request.request_id in self.finished_recving_kv_req_ids
-        if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
+        if status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
             structured = request.structured_output_request
             return structured is not None and structured.grammar is not None
-        return request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+        return status == RequestStatus.WAITING or status == RequestStatus.PREEMPTED
 
     @property
     def _served_first(self) -> Iterable[Request]:
@@ -233,7 +237,9 @@ class _ShortestFirst(Scheduler):
         free -= self._inflight_prefill_reserved_blocks()
         found = []
         for prompt in turns[: max(places, 0)]:
-            free -= self._request_remaining_blocks(self.requests[prompt.key])
+            request = self.requests[prompt.key]
+            if request not in self._inflight_prefills:  # those are in what is reserved
+                free -= self._request_remaining_blocks(request)
             if free < 0:
                 break
             found.append(prompt)
