@@ -21,7 +21,7 @@ kv_ssd_gb = 0
 mtp_tokens = 0
 
 max_num_seqs = 4
-max_num_batched_tokens = 2048
+max_num_batched_tokens = 256  # so that a long prompt takes several steps
 
 ready_timeout_s = 300
 shutdown_timeout_s = 5
