@@ -55,7 +55,10 @@ long_prefill_token_threshold = 0  # tokens, for "threshold" only
 ready_timeout_s = 1800  # a first start compiles kernels
 shutdown_timeout_s = 30  # running requests may finish for so long
 restart_delay_s = 20
-start_limit_burst = 3  # starts before systemd gives up; the interval follows from these
+gate_wait_s = 60  # a start waits so long for GPU memory, port and room that something else holds
+start_limit_burst = 3  # starts that systemd makes before it gives up, within the next line's time
+start_limit_interval_s = None  # None: the shortest that these allow; a shorter one is refused
+slowest_failing_start_s = None  # as `hostkit failures` says; None: a start may use ready_timeout_s
 idle_wait_s = 300  # a restart waits so long for a busy server to become idle; 0: it refuses
 force = "no"  # for one run: --data force=yes stops a server that is in use
 canary = None  # the host that is restarted first, alone

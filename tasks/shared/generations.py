@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tasks.shared import formats, patches, proofs, serving
+from tasks.shared import formats, needs, patches, proofs, serving
 from tasks.shared.releases import Release
 from tasks.shared.trees import Link
 
@@ -50,6 +50,10 @@ def wanted(
         "proofs": proofs.expected(settings),
         # hostkit compares it at every start: such a folder may change under a generation.
         "weights": weights if settings.source.kind == "host" else None,
+        # The gate before each start compares these with the machine, and with what systemd reads.
+        "needs": needs.needs(settings),
+        "start_limit": needs.limit(settings),
+        "environment": env,
     }
     return Generation(
         digest,

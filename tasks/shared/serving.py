@@ -221,13 +221,3 @@ def _with_extras(derived: dict[str, Any], extra: dict[str, Any], taken: set[str]
             "decides that"
         )
     return derived | extra
-
-
-def start_limit_interval_s(settings: "Settings") -> int:
-    """The window of systemd's start limit in seconds.
-
-    A limit is reached only when all its starts fit into the window; each takes at most
-    `ready_timeout_s` to fail and waits `restart_delay_s`. 10 % slack.
-    """
-    one_start = settings.restart_delay_s + settings.ready_timeout_s
-    return settings.start_limit_burst * one_start * 11 // 10 + 1

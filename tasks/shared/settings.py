@@ -24,7 +24,17 @@ from pyinfra import host, inventory, state
 from pyinfra.api import Host
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import credentials, formats, models, prefill, proofs, releases, serving, texts
+from tasks.shared import (
+    credentials,
+    formats,
+    models,
+    prefill,
+    proofs,
+    releases,
+    serving,
+    start_limit,
+    texts,
+)
 
 WDDM_RESERVE_MIB = 1331
 """What Windows keeps of a card that WSL2 uses, 1.3 GiB: a server told to take more dies at load."""
@@ -77,7 +87,10 @@ class Settings(BaseModel):
     ready_timeout_s: Annotated[int, Field(ge=10)]
     shutdown_timeout_s: Annotated[int, Field(ge=1)]
     restart_delay_s: Count
+    gate_wait_s: Annotated[int, Field(ge=0)]
     start_limit_burst: Annotated[int, Field(ge=1, le=20)]
+    start_limit_interval_s: Count | None
+    slowest_failing_start_s: Count | None
     idle_wait_s: Annotated[int, Field(ge=0)]
     force: Literal["no", "yes"]
     kv_pool_tolerance: Annotated[int, Field(ge=1, le=100)]
@@ -163,6 +176,7 @@ class Settings(BaseModel):
                 "cuda_repository and cuda_key_fingerprint go together: a mirror of NVIDIA's is "
                 "signed with NVIDIA's key, see tasks/shared/cuda.py"
             )
+        start_limit.check(self)
         config = serving.serve_config(self, kv_fingerprint="")
         try:
             formats.serve_yaml(config)

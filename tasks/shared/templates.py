@@ -4,7 +4,7 @@ from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tasks.shared import serving
+from tasks.shared import serving, start_limit
 from tasks.shared.settings import Settings
 
 
@@ -25,7 +25,7 @@ def unit(settings: Settings) -> str:
         .get_template("vllm.service.j2")
         .render(
             settings=settings,
-            start_limit_interval_s=serving.start_limit_interval_s(settings),
+            start_limit_interval_s=start_limit.interval_s(settings),
             home=serving.HOME,
             kv_dir=serving.kv_dir(settings),
         )

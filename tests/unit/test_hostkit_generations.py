@@ -1,6 +1,8 @@
 """Generations on the host, and the gate before a start."""
 
 import json
+import platform
+import sys
 
 import pytest
 
@@ -17,7 +19,10 @@ def opt(tmp_path, monkeypatch):
     release = tmp_path / "releases/r"
     (release / "venv/bin").mkdir(parents=True)
     (release / "venv/bin/vllm").touch()
-    (release / "manifest.json").write_text("{}")
+    (release / "venv/bin/python").symlink_to(sys.executable)
+    (release / "venv/lib/python3.11/site-packages").mkdir(parents=True)
+    manifest = {"python": platform.python_version(), "records": {}}
+    (release / "manifest.json").write_text(json.dumps(manifest))
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text("{}")

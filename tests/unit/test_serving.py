@@ -120,18 +120,6 @@ def test_a_value_that_cannot_be_written_is_a_mistake(make, value):
         make(extra_serve_args={"some-flag": value})
 
 
-def test_the_start_limit_can_be_reached_however_long_a_start_takes(make):
-    settings = make(start_limit_burst=4, restart_delay_s=7, ready_timeout_s=100)
-    assert serving.start_limit_interval_s(settings) > 4 * (7 + 100)
-
-
-def test_start_limits_stand_in_the_unit_section(make):
-    head, _, service = templates.unit(make()).partition("[Service]")
-    assert "StartLimitBurst=3" in head
-    assert "StartLimitIntervalSec=6007" in head
-    assert "StartLimit" not in service
-
-
 def test_an_ssd_tier_elsewhere_has_a_folder_of_its_own_and_waits_for_its_disk(make):
     unit = templates.unit(make(kv_ssd_dir="/mnt/ssd"))
     assert " /mnt/ssd/kv\n" in unit

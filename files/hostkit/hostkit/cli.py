@@ -6,12 +6,14 @@ import sys
 from hostkit import (
     cuda,
     fetch,
+    hooks,
     jobs,
     release,
     service,
     settle,
     start,
     state,
+    sweep,
     switch,
     ternary,
     weights,
@@ -30,6 +32,8 @@ _MODULES = (
     fetch,
     ternary,
     cuda,
+    hooks,
+    sweep,
 )
 
 

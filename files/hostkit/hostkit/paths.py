@@ -19,6 +19,7 @@ ETC = ROOT / "etc/vllm"
 SECRETS_ENV = ETC / "secrets.env"
 UNIT_FILE = ROOT / "etc/systemd/system/vllm.service"
 RUN = ROOT / "run/vllm"
+HEALTH = ROOT / "var/lib/vllm/health"
 
 UNIT = "vllm.service"
 SERVICE_USER = "vllm"

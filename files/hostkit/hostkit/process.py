@@ -35,6 +35,7 @@ def run(
     env: Mapping[str, str] | None = None,
     keep_open: Sequence[int] = (),
     stderr: int = subprocess.PIPE,
+    timeout_s: float | None = None,
 ) -> str:
     """Run a program to its end and return its standard output; STDOUT as `stderr` mixes both.
 
@@ -51,7 +52,10 @@ def run(
             text=True,
             errors="replace",
             pass_fds=keep_open,
+            timeout=timeout_s,
         )
+    except subprocess.TimeoutExpired:
+        raise Failure(f"{what}: no end within {timeout_s:.0f} s") from None
     except OSError as error:
         raise Failure(f"{what}: cannot run {command[0]}: {error.strerror}") from error
     if done.returncode:

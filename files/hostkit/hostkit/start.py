@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from hostkit import gate, generations, paths
+from hostkit import gate, generations, paths, starts
 from hostkit.process import Failure
 
 STARTED = paths.RUN / "server/start.json"
@@ -33,7 +33,13 @@ def start() -> int:
             return os.EX_TEMPFAIL
         if not os.environ.get("VLLM_API_KEY"):
             raise Failure(f"{paths.SECRETS_ENV} holds no API key: deploy again")
+        note = generations.note(number)
+        starts.check(note.get("start_limit"))
         gate.check(number)
+        gate.check_machine(number)
+    except gate.NotNow as failure:
+        print(f"hostkit: refused for now: {failure}", file=sys.stderr)
+        return os.EX_TEMPFAIL
     except Failure as failure:
         print(f"hostkit: refused: {failure}", file=sys.stderr)
         return os.EX_CONFIG

@@ -33,6 +33,8 @@ def install(text: str) -> None:
     if not UNIT_FILE.is_file() or UNIT_FILE.read_text() != text:
         process.write_atomic(UNIT_FILE, text)
     systemctl("daemon-reload")
+    # One that is not enabled is forgotten when it stops, and its count of starts with it.
+    systemctl("enable", "--quiet", UNIT)
 
 
 def complaint(unit: str = UNIT) -> str:
@@ -73,7 +75,7 @@ def limits(text: str) -> tuple[int, int] | None:
 
 def processes_of(unit: str = UNIT) -> set[int]:
     """The processes in the unit's control group."""
-    return {pid for pid in _pids() if belongs_to_unit(pid, unit)}
+    return {pid for pid in pids() if belongs_to_unit(pid, unit)}
 
 
 def belongs_to_unit(pid: int, unit: str = UNIT) -> bool:
@@ -87,14 +89,24 @@ def belongs_to_unit(pid: int, unit: str = UNIT) -> bool:
 
 def listeners(port: int) -> set[int]:
     """The processes that listen on a TCP port, on any address. Needs root to see all of them."""
-    inodes = {
-        fields[9]
-        for table in ("tcp", "tcp6")
-        for fields in socket_table(PROC / "net" / table)
-        if fields[3] == _LISTEN and int(fields[1].rsplit(":", 1)[1], 16) == port
-    }
+    inodes = {fields[9] for fields in _listening(port)}
     wanted = {f"socket:[{inode}]" for inode in inodes}
-    return {pid for pid in _pids() if wanted & _open_files(pid)} if wanted else set()
+    return {pid for pid in pids() if wanted & _open_files(pid)} if wanted else set()
+
+
+def listener_uids(port: int) -> set[int]:
+    """The users who listen on a TCP port, on any address; everybody may ask this."""
+    return {int(fields[7]) for fields in _listening(port)}
+
+
+def real_uid(pid: int) -> int | None:
+    """The real user id of a process; None when it is gone."""
+    try:
+        status = (PROC / str(pid) / "status").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    match = re.search(r"^Uid:\s+(\d+)", status, re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def command_line(pid: int) -> str:
@@ -109,7 +121,17 @@ def command_line(pid: int) -> str:
 def owner(inode: str) -> int:
     """A process that has this socket open; 0 when none is found."""
     wanted = f"socket:[{inode}]"
-    return next((pid for pid in _pids() if wanted in _open_files(pid)), 0)
+    return next((pid for pid in pids() if wanted in _open_files(pid)), 0)
+
+
+def _listening(port: int) -> list[list[str]]:
+    """The rows of the kernel's tables for sockets that listen on this port."""
+    return [
+        fields
+        for table in ("tcp", "tcp6")
+        for fields in socket_table(PROC / "net" / table)
+        if fields[3] == _LISTEN and int(fields[1].rsplit(":", 1)[1], 16) == port
+    ]
 
 
 def socket_table(path: Path) -> list[list[str]]:
@@ -120,7 +142,8 @@ def socket_table(path: Path) -> list[list[str]]:
         return []
 
 
-def _pids() -> list[int]:
+def pids() -> list[int]:
+    """All processes."""
     return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
 
 

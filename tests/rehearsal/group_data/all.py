@@ -27,6 +27,7 @@ ready_timeout_s = 300
 shutdown_timeout_s = 5
 restart_delay_s = 2
 idle_wait_s = 0
+gate_wait_s = 5
 
 # The CPU build of torch is on PyTorch's own index only.
 extra_index_urls = ["https://download.pytorch.org/whl/cpu"]
