@@ -14,4 +14,5 @@ if inspection.machine().has_systemd:
     local.include("tasks/build_vllm.py")
     local.include("tasks/model.py")
     local.include("tasks/service.py")
+    local.include("tasks/watch.py")
     local.include("tasks/verify.py")

@@ -66,6 +66,11 @@ rollout = []  # [["gpu-1", "gpu-2"], ["gpu-3"]]: restarted together; []: one aft
 kv_pool_tolerance = 10  # percent that a start's KV pool may be smaller than the last good one's
 max_jobs = 1  # compiler processes at once in the server's own JIT: each may take 12 GiB
 
+# --- When it fails --------------------------------------------------------------------------------
+hang_after_s = 300  # requests under way and no progress for so long is a hang; 0: nobody looks
+hang_restart = False  # end a server that hangs; systemd starts it again, within the start limit
+notify_file = None  # on this machine, 0600, one line: https://… (a webhook) or mailto:…
+
 # --- WSL2 and Windows (nothing of it is done with wsl2 = False) -----------------------------------
 # All of it goes into Windows' .wslconfig, and holds after `wsl --shutdown`. None: as it is there.
 wsl_memory_gib = None  # the VM's memory; WSL's own default is half of Windows'

@@ -1,9 +1,10 @@
 """Restart the server on the staged generation: idle check, one watched start, host by host."""
 
-from tasks.shared import credentials, desired, rollout, switches
+from tasks.shared import credentials, desired, notices, rollout, switches
 from tasks.shared.operations import vllm
 from tasks.shared.settings import settings
 
+notices.failures()
 generation = desired.generation(credentials.api_key(settings().api_key_file))
 
 for batch in rollout.batches():

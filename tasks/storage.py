@@ -8,7 +8,7 @@ from pyinfra.operations import files
 from tasks.shared import models, serving
 from tasks.shared.settings import settings
 
-for path in ("/var/lib/vllm", models.MODELS_DIR):
+for path in ("/var/lib/vllm", "/var/lib/vllm/health", models.MODELS_DIR):
     files.directory(name=f"Create {path}", path=path, user="root", group="root", mode="755")
 
 files.directory(

@@ -1,6 +1,8 @@
 """Wait for the server and ask it for a real completion."""
 
+from tasks.shared import notices
 from tasks.shared.operations import vllm
 from tasks.shared.settings import settings
 
+notices.failures()
 vllm.answering(name="Ask the server for a completion", deadline_s=settings().ready_timeout_s)

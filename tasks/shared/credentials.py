@@ -1,4 +1,4 @@
-"""Secrets that lie in 0600 files on the control machine: the API key and the Hugging Face token.
+"""Secrets that lie in 0600 files on the control machine: the API key, a token, a webhook.
 
 Settings hold only the paths. What is read here goes to a host through `secret_file`, and nowhere
 else.
@@ -29,6 +29,14 @@ def check_token_file(file: str) -> None:
 def token(file: str) -> str:
     """The token in a file; ValueError as `check_token_file`."""
     return _read_private(file)
+
+
+def address(file: str) -> str:
+    """Who is told of failures, as a file says: a webhook's URL or mailto:… Raises ValueError."""
+    found = _read_private(file)
+    if not found.startswith(("https://", "http://", "mailto:")):
+        raise ValueError("the file must hold one https://… or mailto:… address")
+    return found
 
 
 @cache

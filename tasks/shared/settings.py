@@ -96,6 +96,9 @@ class Settings(BaseModel):
     kv_pool_tolerance: Annotated[int, Field(ge=1, le=100)]
     canary: Line | None
     rollout: list[list[Line]]
+    hang_after_s: Annotated[int, Field(ge=0)]
+    hang_restart: bool
+    notify_file: Line | None
     max_jobs: Count
 
     wsl_memory_gib: Annotated[int, Field(ge=8)] | None
@@ -129,6 +132,13 @@ class Settings(BaseModel):
     def _token_file_is_private(cls, value: str | None) -> str | None:
         if value is not None:
             credentials.check_token_file(value)
+        return value
+
+    @field_validator("notify_file")
+    @classmethod
+    def _address_is_private(cls, value: str | None) -> str | None:
+        if value is not None:
+            credentials.address(value)
         return value
 
     @field_validator("vllm_version")

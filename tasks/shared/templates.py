@@ -39,3 +39,11 @@ def windows_script(settings: Settings, distribution: str) -> str:
         .get_template("windows.ps1.j2")
         .render(settings=settings, distribution=distribution)
     )
+
+
+def watch(settings: Settings) -> dict[str, str] | None:
+    """The units that look for a hang, by name; None when nobody is to look."""
+    if not settings.hang_after_s:
+        return None
+    names = ("vllm-watch.service", "vllm-watch.timer")
+    return {n: _environment().get_template(f"{n}.j2").render(settings=settings) for n in names}

@@ -5,9 +5,12 @@ import sys
 
 from hostkit import (
     cuda,
+    failures,
     fetch,
+    hang,
     hooks,
     jobs,
+    notify,
     release,
     service,
     settle,
@@ -34,6 +37,9 @@ _MODULES = (
     cuda,
     hooks,
     sweep,
+    failures,
+    hang,
+    notify,
 )
 
 

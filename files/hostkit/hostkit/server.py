@@ -113,6 +113,14 @@ def metrics(server: Server) -> str:
     return _get(server, "/metrics", timeout_s=5)
 
 
+def load(server: Server) -> int:
+    """Requests that the API server has taken and not ended; 0 when it does not count them."""
+    try:
+        return int(_json(_get(server, "/load", timeout_s=5)).get("server_load", 0))
+    except NotAnswering:
+        return 0
+
+
 def total(metrics: str, name: str) -> float | None:
     """A metric summed over its labels, engines for example; None when it is not there."""
     values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", metrics, re.MULTILINE)

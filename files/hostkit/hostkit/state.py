@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hostkit import generations, lock, paths, server, start, units
+from hostkit import failures, generations, lock, paths, server, start, units
 
 
 def register(subparsers: Any) -> None:
@@ -32,6 +32,7 @@ def state() -> dict[str, Any]:
         "unit_in_force": _is_in_force(current) and shown["NeedDaemonReload"] != "yes",
         "lock": str(lock.holder() or "") or None,
         "highest": generations.highest(),
+        "failure": failures.to_show(),
         "generations": {
             number: {
                 "digest": generations.note(number)["digest"],

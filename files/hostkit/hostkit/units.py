@@ -51,11 +51,21 @@ def complaint(unit: str = UNIT) -> str:
 
 
 def journal(invocation: str, lines: int = 4000) -> list[str]:
-    """The last lines that one invocation of the service wrote, made valid UTF-8."""
-    command = ["journalctl", "--no-pager", "--output=cat", f"--lines={lines}"]
-    command.append(f"_SYSTEMD_INVOCATION_ID={invocation}")
+    """The last lines that one invocation of the service wrote."""
+    return journalctl(f"--lines={lines}", f"_SYSTEMD_INVOCATION_ID={invocation}")
+
+
+def journalctl(*arguments: str) -> list[str]:
+    """Lines of the journal, made valid UTF-8."""
+    command = ["journalctl", "--no-pager", "--output=cat", *arguments]
     output = subprocess.run(command, capture_output=True, check=False).stdout
     return output.decode("utf-8", errors="replace").splitlines()
+
+
+def jobs(unit: str = UNIT) -> list[str]:
+    """What systemd is about to do with a unit: the types of its jobs, "stop" for example."""
+    rows = process.run(["systemctl", "list-jobs", "--no-legend", unit], "systemctl list-jobs")
+    return [fields[2] for fields in map(str.split, rows.splitlines()) if unit in fields[:2]]
 
 
 def starts(within_s: float) -> int:

@@ -3,7 +3,17 @@
 import time
 from dataclasses import dataclass
 
-from hostkit import generations, paths, process, proofs, server, startlog, units
+from hostkit import (
+    failures,
+    fingerprints,
+    generations,
+    paths,
+    process,
+    proofs,
+    server,
+    startlog,
+    units,
+)
 from hostkit.jobs import progress
 
 POLL_S = 1.0
@@ -70,12 +80,15 @@ def until_answering(
                 _require_proofs(found, lines)
                 progress("asking for a completion")
                 server.probe(found)
+                failures.served(this.invocation, found.generation)
                 return found
         except server.NotAnswering as error:
             why = str(error)
         elapsed = time.monotonic() - this.began
         if elapsed > deadline_s:
-            raise StartFailed(f"not ready after {deadline_s:.0f} s, while {phase}: {why}")
+            late = f"not ready after {deadline_s:.0f} s, while {phase}: {why}"
+            failures.record(this.invocation, said=late, kind=fingerprints.NOT_READY)
+            raise StartFailed(late)
         time.sleep(POLL_S)
 
 

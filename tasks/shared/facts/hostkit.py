@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pyinfra.api import FactBase, QuoteString, StringCommand
 
 HOSTKIT = "/opt/vllm/hostkit"
@@ -23,6 +23,23 @@ class GenerationState(BaseModel):
     verified: bool = False
 
 
+class FailureNote(BaseModel):
+    """The newest failure that nobody is known to have seen."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    at: float
+    kind: str = Field(alias="class")
+    what: str
+    remedy: str
+    cause: str
+    folder: str
+    recovered: bool
+    count: int
+    changed: dict[str, str]
+
+
 class HostState(BaseModel):
     """The service and its generations. The defaults are those of a host that has nothing yet."""
 
@@ -38,6 +55,7 @@ class HostState(BaseModel):
     previous: int | None = None
     lock: str | None = None
     highest: int = 0
+    failure: FailureNote | None = None
     generations: dict[int, GenerationState] = {}
 
     def is_verified(self, number: int) -> bool:

@@ -1,10 +1,14 @@
 """systemd units."""
 
-from pyinfra import host
-from pyinfra.api import operation
+import shlex
 
+from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand, operation
+
+from tasks.shared.facts.files import UNITS_DIR, UnitFiles, UnitIsOn
 from tasks.shared.facts.hostkit import HostStateFact, hostkit
-from tasks.shared.operations.common import Commands
+from tasks.shared.operations.common import Commands, show_differences
+from tasks.shared.trees import Tree, pack
 
 
 @operation()
@@ -19,3 +23,39 @@ def in_force() -> Commands:
         host.noop("the current generation's unit is in force")
         return
     yield hostkit("install-unit")
+
+
+@operation()
+def timer(unit: str, files: dict[str, str] | None) -> Commands:
+    """Ensure that a timer runs with exactly these files, or that it is gone.
+
+    + unit: its name without a suffix
+    + files: the content of `<unit>.service` and `<unit>.timer` by file name; None removes both
+
+    units.timer(name="Look for hangs", unit="vllm-watch", files=templates.watch(settings()))
+    """
+    names = [f"{unit}.service", f"{unit}.timer"]
+    timer_unit = names[1]
+    present = {n: text for n, text in host.get_fact(UnitFiles, names=names).items() if text}
+    if files is None:
+        if not present:
+            host.noop(f"there is no {timer_unit}")
+            return
+        removed = " ".join(shlex.quote(f"{UNITS_DIR}/{name}") for name in names)
+        yield StringCommand(
+            "systemctl disable --quiet --now", QuoteString(timer_unit), "2>/dev/null;",
+            "rm -f", removed, "&& systemctl daemon-reload",
+        )  # fmt: skip
+        return
+    if present == files and host.get_fact(UnitIsOn, unit=timer_unit):
+        host.noop(f"{timer_unit} is on")
+        return
+    wanted: Tree = dict(files)
+    show_differences(UNITS_DIR, dict(present), wanted)
+    script = (
+        f"set -e; umask 022; new=$(mktemp -d {UNITS_DIR}/.{unit}.XXXXXX); "
+        "base64 -d | tar -C $new --no-same-owner -xzf -; "
+        f"mv -f $new/* {UNITS_DIR}/; rmdir $new; systemctl daemon-reload; "
+        f"systemctl enable --quiet {timer_unit}; systemctl restart {timer_unit}"
+    )
+    yield StringCommand("sh -c", QuoteString(script), _stdin=[pack(wanted)])

@@ -1,0 +1,67 @@
+"""What is kept of a failure: bounded texts, without secrets. What cannot be read says why."""
+
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hostkit import generations, gpus, paths, units
+from hostkit.process import Failure
+
+LINES = 4000
+BYTES = 1 << 20
+_BEARER = re.compile(r"(Bearer|Authorization:) +\S+")
+
+
+def gather(invocation: str, generation: int | None) -> dict[str, str]:
+    """File name to text."""
+    release = generations.folder(generation or 0) / "release"
+    sources: dict[str, Callable[[], str]] = {
+        "journal.log": lambda: "\n".join(units.journal(invocation, LINES)),
+        "kernel.log": lambda: "\n".join(kernel_lines()),
+        "nvidia-smi.txt": lambda: gpus.smi(),
+        "memory.txt": lambda: Path("/proc/meminfo").read_text() + _run("df", "-h"),
+        "unit.txt": lambda: _run("systemctl", "show", paths.UNIT),
+        "manifest.json": lambda: (release / "manifest.json").read_text("utf-8"),
+    }
+    secrets = known_secrets()
+    return {name: redacted(_text(source)[-BYTES:], secrets) for name, source in sources.items()}
+
+
+def kernel_lines() -> list[str]:
+    """The last lines of the kernel's log: an out-of-memory kill, a GPU that fell off."""
+    return _run("dmesg", "--kernel", "--time-format=iso").splitlines()[-500:]
+
+
+def known_secrets() -> list[str]:
+    """The values that must never be written down, longest first."""
+    found = []
+    for file in (paths.SECRETS_ENV, paths.ETC / "hf_token", paths.ETC / "notify"):
+        try:
+            lines = file.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            continue
+        found += [line.rpartition('="')[2].strip().strip('"') for line in lines]
+    return sorted({each for each in found if len(each) >= 8}, key=len, reverse=True)
+
+
+def redacted(text: str, secrets: Sequence[str]) -> str:
+    """The text without these values, and without anything that looks like a bearer token."""
+    for secret in secrets:
+        text = text.replace(secret, "[secret]")
+    return _BEARER.sub(r"\1 [secret]", text)
+
+
+def _text(source: Callable[[], str]) -> str:
+    try:
+        return source()
+    except (Failure, OSError) as error:
+        return f"not available: {error}\n"
+
+
+def _run(*command: str) -> str:
+    """What a program prints, whatever its exit status, within ten seconds."""
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
+    )
+    return (done.stdout or done.stderr).decode("utf-8", "replace")

@@ -1,0 +1,25 @@
+"""Watch over the server: whether it hangs, and who is told when it fails."""
+
+from pyinfra.operations import files
+
+from tasks.shared import credentials, templates
+from tasks.shared.operations import units
+from tasks.shared.operations.secrets import secret_file
+from tasks.shared.settings import settings
+
+ADDRESS = "/etc/vllm/notify"
+
+notify_file = settings().notify_file
+if notify_file:
+    secret_file(
+        name="Write who is told of failures",
+        path=ADDRESS,
+        content=credentials.address(notify_file),
+    )
+else:
+    files.file(name="Tell nobody of failures", path=ADDRESS, present=False)
+units.timer(
+    name="Look once a minute whether the server hangs",
+    unit="vllm-watch",
+    files=templates.watch(settings()),
+)
