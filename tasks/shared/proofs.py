@@ -17,10 +17,12 @@ def expected(settings: "Settings") -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     if s.vision_tower == "cpu":
         # Each rank adds up what it moved; without a match in the model it writes nothing at all.
+        # One that reaches its allowance leaves the rest of the tower on the GPU.
         found.append(
             {
-                "line": r"Total CPU offloaded parameters: (?!0\.0\b)",
-                "shows": "the vision tower is in RAM (vision_tower = 'cpu')",
+                "line": r"Total CPU offloaded parameters: (?!0\.0\b)([\d.]+)",
+                "below": s.vision_tower_gib,
+                "shows": "the whole vision tower is in RAM (vision_tower, vision_tower_gib)",
                 "processes": s.gpus,
             }
         )

@@ -34,7 +34,7 @@ def test_a_log_that_shows_all_of_the_profile_passes(make):
 @pytest.mark.parametrize(
     ("lost", "words"),
     [
-        ("Total CPU offloaded", "vision tower is in RAM"),
+        ("Total CPU offloaded", "whole vision tower is in RAM"),
         ("Worker_TP1", "in 2 processes, 1 did"),
         ("TURBOQUANT", "turboquant_4bit_nc"),
         ("all-reduce", "NCCL and nothing else"),
@@ -49,6 +49,12 @@ def test_each_line_that_is_not_there_is_named_with_what_it_would_show(make, lost
 def test_a_tower_of_which_nothing_was_moved_is_no_proof(make):
     (text,) = missing(make(), [re.sub(r"0\.46$", "0.0", line) for line in GOOD])
     assert "vision tower" in text
+
+
+def test_a_tower_that_its_allowance_has_cut_off_is_no_proof(make):
+    assert missing(make(vision_tower_gib=0.47), GOOD) == []
+    (text,) = missing(make(vision_tower_gib=0.46), GOOD)
+    assert "below 0.46" in text
 
 
 def test_another_way_to_all_reduce_beside_nccl_is_no_proof(make):
