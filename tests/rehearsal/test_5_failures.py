@@ -25,16 +25,15 @@ def stopped(deployed):
     assert "Paris" in deploys.ask("What is the capital of France?", host=deployed)
 
 
-def test_a_misspelt_flag_is_shown_and_not_tried_again(stopped):
+def test_a_misspelt_flag_is_shown_and_nothing_is_started(stopped):
     before = starts(stopped)
     done = deploys.pyinfra(
         "deploy.py", "-y", "--data", 'extra_serve_args={"enforce-eagre": true}', host=stopped
     )
     assert done.returncode == 1
-    assert "unrecognized arguments: --enforce-eagre" in done.stderr
+    assert "enforce-eagre" in done.stderr
     assert "Traceback" not in done.stderr
-    assert starts(stopped) == before + 1
-    assert deploys.hostkit_state(stopped)["active"] in ("failed", "inactive")
+    assert starts(stopped) == before
 
 
 def test_an_engine_that_cannot_start_is_shown_with_its_own_cause(stopped):
@@ -51,12 +50,12 @@ def test_an_engine_that_cannot_start_is_shown_with_its_own_cause(stopped):
 def test_a_restart_that_fails_stops_shows_its_cause_and_can_be_undone(stopped):
     """Staged while the good one serves; the deploy after it goes back."""
     assert deploys.pyinfra("deploy.py", "-y", host=stopped).returncode == 0
-    bad = ("--data", 'extra_serve_args={"enforce-eager": true, "no-such-flag": 1}')
+    bad = ("--data", "kv_ram_gib=0.1")
     assert deploys.pyinfra("deploy.py", "-y", *bad, host=stopped).returncode == 0
     before = starts(stopped)
     done = deploys.pyinfra("tasks/restart_vllm.py", "-y", *bad, host=stopped)
     assert done.returncode == 1
-    assert "unrecognized arguments: --no-such-flag" in done.stderr
+    assert "Offloading" in done.stderr
     assert "Traceback" not in done.stderr
     assert starts(stopped) == before + 1
     assert deploys.hostkit_state(stopped)["active"] in ("failed", "inactive")

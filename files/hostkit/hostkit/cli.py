@@ -11,6 +11,7 @@ from hostkit import (
     hooks,
     jobs,
     notify,
+    preflight,
     release,
     service,
     settle,
@@ -40,6 +41,7 @@ _MODULES = (
     failures,
     hang,
     notify,
+    preflight,
 )
 
 

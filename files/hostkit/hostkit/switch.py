@@ -10,7 +10,19 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from hostkit import gate, generations, goodstart, idle, lock, paths, server, settle, units, warmup
+from hostkit import (
+    gate,
+    generations,
+    goodstart,
+    idle,
+    lock,
+    paths,
+    preflight,
+    server,
+    settle,
+    units,
+    warmup,
+)
 from hostkit import watch as watching
 from hostkit.jobs import progress
 from hostkit.process import Failure
@@ -79,6 +91,7 @@ def check(args: argparse.Namespace) -> int:
 def check_before_stop(number: int) -> None:
     """Failure says what keeps this generation from serving; nothing has been stopped by then."""
     gate.check(number)
+    preflight.again(number)
     server.require_port(generations.note(number)["port"])
 
 

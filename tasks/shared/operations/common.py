@@ -33,21 +33,17 @@ def _without_hashes(lines: list[str]) -> list[str]:
     return [line for line in lines if not _is_hash(line)]
 
 
-def publish_folder(path: str, tree: Tree, *, unless: str | None = None) -> StringCommand:
+def publish_folder(path: str, tree: Tree) -> StringCommand:
     """Upload a folder in one command: it is there as a whole or not at all.
 
-    A folder of that name is replaced, unless it holds the file `unless`: then the command fails.
+    A folder of that name is replaced.
     """
     staged, target = shlex.quote(f"{path}.new"), shlex.quote(path)
-    taken = ""
-    if unless:
-        said = shlex.quote(f"{path} was taken in the meantime: run this again")
-        taken = f"if test -e {target}/{unless}; then echo {said} >&2; exit 1; fi; "
     script = (
         f"set -e; umask 022; rm -rf {staged}; mkdir -p {staged}; "
         f"base64 -d | tar -C {staged} --no-same-owner -xzf -; "
         # On the disk before it gets its name: a power cut must not leave it there with empty files.
-        f"sync -f {staged}; {taken}rm -rf {target}; mv -T {staged} {target}"
+        f"sync -f {staged}; rm -rf {target}; mv -T {staged} {target}"
     )
     return StringCommand("sh -c", QuoteString(script), _stdin=[pack(tree)])
 

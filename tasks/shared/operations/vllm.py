@@ -1,7 +1,10 @@
 """Releases, generations and the server."""
 
+import json
+
 from pyinfra import host, logger, state
 from pyinfra.api import operation
+from pyinfra.facts.files import FileContents
 
 from tasks.shared import guards, rollout
 from tasks.shared.facts.files import TextTree
@@ -32,6 +35,9 @@ def release_built(release: Release) -> Commands:
 def generation_staged(generation: Generation) -> Commands:
     """Ensure that a generation lies on the host, ready to be started.
 
+    Its own vLLM is asked first whether it would start with these settings: one that it refuses is
+    not staged.
+
     + generation: a release and what it is told
 
     vllm.generation_staged(name="Stage the generation", generation=wanted)
@@ -44,11 +50,27 @@ def generation_staged(generation: Generation) -> Commands:
         if files.items() >= generation.files.items():
             host.noop(f"the generation is staged as {staged}")
             return
-    path = f"{GENERATIONS_DIR}/{present.next_number()}"
+    number = present.next_number()
+    path = f"{GENERATIONS_DIR}/{number}"
     before = host.get_fact(TextTree, path="/opt/vllm/current")
     show_differences(path, before, generation.files)
-    # Another control machine may have taken the number in the meantime.
-    yield publish_folder(path, generation.files, unless="generation.json")
+    candidate = f"{GENERATIONS_DIR}/candidate-{generation.digest}"
+    yield publish_folder(candidate, generation.files)
+    yield hostkit("stage", candidate, str(number))
+    if state.is_executing:
+        _say_what_was_not_checked(path)
+
+
+def _say_what_was_not_checked(generation: str) -> None:
+    answer = json.loads(
+        "".join(host.get_fact(FileContents, path=f"{generation}/answer.json") or "{}")
+    )
+    if answer.get("verdict") == "unjudged":
+        host.log_styled(
+            f"{generation} was not checked by its own vLLM: {answer['reason']}",
+            fg="yellow",
+            log_func=logger.warning,
+        )
 
 
 @operation()
