@@ -21,6 +21,9 @@ model = "host:/var/lib/vllm/models/ternary-27b"
 served_model_name = "ternary-27b"
 max_model_len = 65536  # tokens
 dtype = "bfloat16"
+quantization = None  # None: the quant_method of the model's config.json
+# What vLLM lacks for it: wheels with an entry point vllm.general_plugins, and what they need.
+plugins = []  # "some-quant==1.2.0 --hash=sha256:<64 hex>"
 reasoning_parser = None  # a parser's name, or None
 tool_call_parser = None
 vision_tower = "cpu"  # cpu: in RAM, +16.5 % KV pool | gpu | off: not loaded | none: has no tower
@@ -79,8 +82,13 @@ wsl_networking = None  # nat | mirrored: how the LAN reaches the server, see REA
 wsl_keep_alive = True  # the VM does not stop when the last terminal closes
 windows_user = None  # whose .wslconfig; only needed where Windows has several users
 
+# --- Tried and rejected, or known to hurt: files/compat -------------------------------------------
+# One by one, by the name in the refusal: "fp8-kv", "nvfp4-kv", "lmcache", "mtp-above-1", …
+accept_risks = []
+
 # --- Anything else that vLLM understands ----------------------------------------------------------
 extra_serve_args = {}  # {"enable-prompt-tokens-details": True}
+# TQ_SIMT_CTAS_PER_SM = "2" once the series has a decode kernel that reads it.
 extra_env = {}  # {"VLLM_LOGGING_LEVEL": "DEBUG"}
 
 # --- Where packages come from ---------------------------------------------------------------------

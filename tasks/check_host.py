@@ -3,7 +3,7 @@
 from pyinfra import host, logger
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import checks, guards, host_checks, inspection, notices
+from tasks.shared import compat, guards, host_checks, inspection, notices
 from tasks.shared.facts.access import AccessFact
 from tasks.shared.host_checks import access, findings
 from tasks.shared.settings import runs_through_sudo, settings
@@ -15,7 +15,7 @@ if runs_through_sudo():
 # A sudo that is no good fails every question that is asked through it.
 if not host_checks.blocking(found, cures_follow=False):
     found += host_checks.judge(inspection.machine(), own)
-found += [findings.warning("settings", text, "", "") for text in checks.warnings(own)]
+found += [findings.warning("settings", text, "", "") for text in compat.warnings(own)]
 
 alone = guards.runs_alone("tasks/check_host.py")
 for line, color in findings.table(found, with_ok=alone):

@@ -19,6 +19,7 @@ else:
 models.present(
     name=f"Provide the model {settings().model_dir}",
     source=settings().source,
+    demands=settings().demands,
     release=releases.wanted(settings()).name,
     endpoint=settings().hf_endpoint,
 )

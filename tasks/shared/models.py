@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from hostkit import weights
+from hostkit import modelconfig, weights
 from tasks.shared import texts
 
 MODELS_DIR = "/var/lib/vllm/models"
@@ -48,6 +48,31 @@ def parse(text: str) -> ModelSource:
     if kind == "hf" and match:
         return ModelSource("hf", match[1], match[2])
     raise ValueError(FORMS)
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What the settings ask of a model; `methods` are the known quantization methods, if known."""
+
+    max_model_len: int
+    methods: tuple[str, ...]
+
+    def options(self) -> list[str]:
+        """The same as options of `hostkit check-model`."""
+        return [f"--max-model-len={self.max_model_len}", f"--methods={','.join(self.methods)}"]
+
+
+def check_fit(source: ModelSource, demands: Demands) -> None:
+    """Refuse a control-machine folder that does not fit the settings; ValueError says why."""
+    if source.kind != "control":
+        return
+    found = modelconfig.misfits(
+        Path(source.location).expanduser(),
+        max_model_len=demands.max_model_len,
+        methods=demands.methods,
+    )
+    if found:
+        raise ValueError(f"model = {source.location!r}: {'; '.join(found)}")
 
 
 def check_source(source: ModelSource) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.shared import packages, patches
+from tasks.shared import packages, patches, plugins
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
@@ -58,6 +58,7 @@ def wanted(settings: "Settings") -> Release:
         "tools.txt": (LOCKS / "tools.txt").read_text(encoding="utf-8"),
         **{f"patches/{patch.name}": patches.text(settings.vllm_version, patch) for patch in series},
         **packages.inputs(),
+        **({"plugins.txt": plugins.lock(settings.plugins)} if settings.plugins else {}),
     }
     digest = _digest(built_from, inputs)
     name = f"{settings.vllm_version}-{digest}"

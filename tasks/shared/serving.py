@@ -38,7 +38,7 @@ DECIDED_FLAGS = {
         "spec-tokens",
         "speculative-config",
     ),
-    *("tensor-parallel-size", "tool-call-parser"),
+    *("quantization", "tensor-parallel-size", "tool-call-parser"),
 }
 """vLLM's flags that settings decide, or that would get around one: the API key, another file."""
 
@@ -85,7 +85,9 @@ def serve_config(settings: "Settings", kv_fingerprint: str) -> dict[str, Any]:
     if s.kv_ram_gib:
         config["enable-prefix-caching"] = True
         config["kv-transfer-config"] = kv_connector(s, kv_fingerprint)
-    return _with_extras(config, s.extra_serve_args, DECIDED_FLAGS)
+    if s.quantization:
+        config["quantization"] = s.quantization
+    return _with_extras(config, s.extra_serve_args, DECIDED_FLAGS - s.freed_flags)
 
 
 def _parsers(s: "Settings") -> dict[str, Any]:

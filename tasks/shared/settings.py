@@ -25,9 +25,11 @@ from pyinfra.api import Host
 from pyinfra.api.exceptions import DeployError
 
 from tasks.shared import (
+    compat,
     credentials,
     formats,
     models,
+    plugins,
     prefill,
     proofs,
     releases,
@@ -60,6 +62,8 @@ class Settings(BaseModel):
     served_model_name: Annotated[str, StringConstraints(pattern=r"^[\w./:-]+$")]
     max_model_len: Count
     dtype: Literal["auto", "bfloat16", "float16", "float32"]
+    quantization: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+$")] | None
+    plugins: list[plugins.Pinned]
     reasoning_parser: Line | None
     tool_call_parser: Line | None
     vision_tower: Literal["cpu", "gpu", "off", "none"]
@@ -107,6 +111,7 @@ class Settings(BaseModel):
     wsl_keep_alive: bool
     windows_user: Annotated[str, AfterValidator(texts.file_name)] | None
 
+    accept_risks: list[str]
     extra_serve_args: dict[str, Any]
     extra_env: dict[str, str]
 
@@ -167,20 +172,10 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _values_fit_together(self) -> "Settings":
-        if self.max_num_batched_tokens < self.max_num_seqs:
-            raise ValueError(
-                f"max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least "
-                f"max_num_seqs ({self.max_num_seqs}): every running request needs a token a step"
-            )
+        compat.check(self)
         prefill.check(self)
         if self.kv_ssd_gb and not self.kv_ram_gib:
             raise ValueError("kv_ssd_gb needs kv_ram_gib above 0: the SSD tier is fed from RAM")
-        if self.gpu_memory_utilization and self.gpu_memory_utilization > self.safe_utilization:
-            raise ValueError(
-                f"gpu_memory_utilization ({self.gpu_memory_utilization}) must be at most "
-                f"{self.safe_utilization} on a card of {self.gpu_memory_mib} MiB under WSL2: "
-                "Windows keeps 1.3 GiB of it"
-            )
         if (self.cuda_repository is None) != (self.cuda_key_fingerprint is None):
             raise ValueError(
                 "cuda_repository and cuda_key_fingerprint go together: a mirror of NVIDIA's is "
@@ -195,6 +190,36 @@ class Settings(BaseModel):
         serving.environment(self, release="")
         proofs.expected(self)
         return self
+
+    @model_validator(mode="after")
+    def _model_fits(self) -> "Settings":
+        methods = self.demands.methods
+        if self.quantization and methods and self.quantization not in methods:
+            raise ValueError(
+                f"quantization = {self.quantization!r} is none that vLLM {self.vllm_version} "
+                f"registers: a plugin that brings it would be needed (plugins); there are "
+                f"{', '.join(methods)}"
+            )
+        if self.plugins:
+            lock = releases.LOCKS / f"vllm-{self.vllm_version}-{self.accelerator}.txt"
+            plugins.check(self.plugins, lock.read_text(encoding="utf-8"))
+        models.check_fit(self.source, self.demands)
+        return self
+
+    @property
+    def demands(self) -> models.Demands:
+        """What these settings ask of the model's config.json."""
+        known = compat.manifest(self.vllm_version).quantization_methods
+        return models.Demands(
+            max_model_len=self.max_model_len,
+            # A plugin may bring more: only the release itself knows then.
+            methods=() if self.plugins else tuple(known),
+        )
+
+    @property
+    def freed_flags(self) -> set[str]:
+        """Flags that an accepted risk hands to `extra_serve_args`."""
+        return compat.freed_flags(self)
 
     @property
     def source(self) -> models.ModelSource:

@@ -65,11 +65,5 @@ def test_a_damaged_model_is_refused(model, damage, words):
     assert words in line
 
 
-def test_a_folder_of_gguf_is_refused(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    assert weights.problems(tmp_path) == ["no *.safetensors file among 2 files"]
-
-
 def test_what_is_no_folder_is_refused(tmp_path):
     assert weights.problems(tmp_path / "gone") == [f"{tmp_path}/gone is not a folder"]

@@ -110,14 +110,14 @@ VALUES = {
 
 
 def test_yaml_reads_back_as_what_was_meant(make):
-    config = serving.serve_config(make(extra_serve_args=VALUES), "x")
+    config = serving.serve_config(make(), "x") | VALUES
     assert yaml.safe_load(formats.serve_yaml(config)) == config
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, b"x", {"a": [object()]}])
 def test_a_value_that_cannot_be_written_is_a_mistake(make, value):
     with pytest.raises(ValueError, match="vLLM"):
-        make(extra_serve_args={"some-flag": value})
+        make(extra_serve_args={"additional-config": value})
 
 
 def test_an_ssd_tier_elsewhere_has_a_folder_of_its_own_and_waits_for_its_disk(make):

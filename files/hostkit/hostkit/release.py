@@ -25,7 +25,7 @@ from hostkit.jobs import progress
 from hostkit.process import Failure, read_json, run, write_atomic
 
 # Inputs that decide what is installed: a release of the same name must have been built of the same.
-_DECISIVE = ("wheel.txt", "lock.txt")
+_DECISIVE = ("wheel.txt", "lock.txt", "plugins.txt")
 
 
 _SPACE_GIB = {"cpu": 5, "cuda": 12}
@@ -179,8 +179,9 @@ class _Builder:
             "--no-build",
             "--index-strategy=unsafe-best-match",
         ]
-        lock = ["-r", str(spec.folder / "lock.txt")]
-        install = ["pip", "install", f"--python={self.venv}", *checked, *sources, *options, *lock]
+        files = [spec.folder / "lock.txt", spec.folder / "plugins.txt"]
+        locks = [f"-r{file}" for file in files if file.is_file()]
+        install = ["pip", "install", f"--python={self.venv}", *checked, *sources, *options, *locks]
         try:
             # What an earlier release brought is enough for the next one, without a network, too.
             self._uv(tools, *install, "--offline")

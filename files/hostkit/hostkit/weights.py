@@ -13,9 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hostkit import paths
+from hostkit import modelconfig, paths
 
 INDEX = "model.safetensors.index.json"
+MISFIT = "complete, but "
+"""What a problem of a folder begins with that another copy of it would not cure."""
+
 MARKER = ".source"
 """The file in a folder that says where it was brought from."""
 
@@ -38,6 +41,10 @@ def problems(folder: Path) -> list[str]:
 def _problems(folder: Path) -> list[str]:
     if not folder.is_dir():
         return [f"{folder} is not a folder"]
+    config = _json_object(folder / "config.json") if (folder / "config.json").is_file() else {}
+    foreign = modelconfig.foreign_format(folder, config or {})
+    if foreign:
+        return [foreign]
     names = {file.name for file in files(folder)}
     shards = {name for name in names if name.endswith(".safetensors")}
     found = _json_problems(folder / "config.json")
@@ -142,12 +149,20 @@ def as_service_user() -> Iterator[None]:
 def register(subparsers: Any) -> None:
     parser = subparsers.add_parser("check-model", help="is this folder a complete model?")
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--max-model-len", type=int, default=0, help="tokens that must fit")
+    parser.add_argument("--methods", default="", help="known quantization methods, with commas")
     parser.set_defaults(run=_check)
 
 
 def _check(args: Any) -> int:
     with as_service_user():
         found = problems(args.folder)
+        if not found:
+            methods = [each for each in args.methods.split(",") if each]
+            misfits = modelconfig.misfits(
+                args.folder, max_model_len=args.max_model_len, methods=methods
+            )
+            found = [f"{MISFIT}{line}" for line in misfits]
     for line in found:
         print(f"{args.folder}: {line}", file=sys.stderr)
     return 1 if found else 0

@@ -9,29 +9,35 @@ from pyinfra.facts.files import FileContents
 from hostkit import weights
 from tasks.shared.facts.files import FolderHashes
 from tasks.shared.facts.hostkit import NOT_INSTALLED, HostkitProblems
-from tasks.shared.models import ModelSource, content_hashes, content_identity
+from tasks.shared.models import Demands, ModelSource, content_hashes, content_identity
 from tasks.shared.operations.common import Commands, refuse
 from tasks.shared.operations.jobs import run_job
 
 
 @operation()
-def present(source: ModelSource, release: str, *, endpoint: str | None = None) -> Commands:
+def present(
+    source: ModelSource, demands: Demands, release: str, *, endpoint: str | None = None
+) -> Commands:
     """Ensure that a complete model lies in its folder on the host.
 
     A folder of the host is only checked. One of this machine is uploaded, a repository downloaded;
     an interrupted transfer goes on where it was, and the folder appears when it is complete.
 
     + source: where the model comes from
+    + demands: what the settings ask of its config.json
     + release: the release whose huggingface_hub downloads
     + endpoint: another server to download from
 
-    models.present(name="Provide the model", source=settings().source, release=name)
+    models.present(name="Provide the model", source=source, demands=demands, release=name)
     """
     folder = source.folder_on_host
-    problems = host.get_fact(HostkitProblems, question=["check-model", folder])
+    problems = host.get_fact(HostkitProblems, question=["check-model", folder, *demands.options()])
     if source.kind == "host":
         if problems and problems != [NOT_INSTALLED]:
             yield from refuse("; ".join(problems))
+        return
+    if any(weights.MISFIT in problem for problem in problems):
+        yield from refuse("; ".join(problems))
         return
     marker = f"{source.location}@{source.revision}"
     if source.kind == "control":
