@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -39,6 +41,19 @@ def milliseconds(seconds: list[float]) -> float:
     return 1000 * median(seconds)
 
 
+def markdown(lines: list[str]) -> str:
+    """A table for each set of GPUs: case, figure, value."""
+    rows: dict[str, list[str]] = {}
+    for line in lines:
+        entry = json.loads(line)
+        case, gpu = entry.pop("case"), entry.pop("gpu")
+        table = rows.setdefault(
+            gpu, [f"## {gpu}", "", "| case | figure | value |", "|---|---|---|"]
+        )
+        table += [f"| {case} | {key} | {value} |" for key, value in entry.items()]
+    return "\n\n".join("\n".join(table) for table in rows.values())
+
+
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.4g}") if math.isfinite(value) else str(value)
@@ -47,3 +62,7 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_rounded(each) for each in value]
     return value
+
+
+if __name__ == "__main__":
+    print(markdown([line for name in sys.argv[1:] for line in Path(name).read_text().splitlines()]))
