@@ -203,7 +203,7 @@ class _Builder:
             self._uv(tools, "cache", "clean", *packages)
             self._install_locked(tools, *(f"--reinstall-package={name}" for name in packages))
             found = installed.altered(self.venv)
-        ours = [each.path for each in found if each.owner.startswith("vllm-")]
+        ours = [each.path for each in found if each.owner.startswith(("vllm-", "vllm_"))]
         if ours:
             raise Failure(f"{ours[0]} of vllm is not as it was packed here: check the disk")
         return {each.path: each.digest for each in found}
