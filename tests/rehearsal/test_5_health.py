@@ -52,15 +52,21 @@ def variant(host, **env):
     return switching.variant(host, deploys.hostkit_state(host)["current"], **env)
 
 
+@pytest.fixture(scope="module")
+def usual(standin_host):
+    """The stand-in's usual generation."""
+    return deploys.hostkit_state(standin_host)["current"]
+
+
 @pytest.fixture
-def serving(standin_host):
-    """The stand-in serves its usual generation, before the test and after it."""
-    assert deploys.pyinfra("deploy.py", "-y", host=standin_host).returncode == 0
+def serving(standin_host, usual):
+    """The usual generation serves, before the test and after it."""
+    kept = f"/opt/vllm/generations/{usual}/generation.json"
+    run(f"cp -p {kept} /srv/note", standin_host)
     yield standin_host
-    run("systemctl stop vllm; rm -rf /run/systemd/system/vllm.service.d", standin_host)
-    run("systemctl daemon-reload; systemctl reset-failed vllm", standin_host)
-    done = deploys.pyinfra("deploy.py", "-y", host=standin_host)
-    assert done.returncode == 0, done.stderr
+    run(f"cp -p /srv/note {kept}; systemctl stop vllm", standin_host)
+    hostkit(standin_host, "activate", str(usual))
+    hostkit(standin_host, "verify", "--deadline", "30")
 
 
 RELOADS = "systemd-run --quiet --collect --unit=reloads sh -c " + shlex.quote(
@@ -263,35 +269,40 @@ def test_a_process_of_an_earlier_server_is_refused_by_its_number(serving):
     wait_for("the server", lambda: deploys.hostkit_state(serving)["answering"])
 
 
-def test_a_hang_is_told_and_ended_only_when_that_is_wanted(serving):
+@pytest.fixture
+def unwatched(serving):
+    """Nobody looks by himself meanwhile."""
+    run("systemctl stop vllm-watch.timer vllm-watch.service", serving)
+    yield serving
+    run("systemctl start vllm-watch.timer", serving)
+
+
+def test_a_hang_is_told_and_ended_only_when_that_is_wanted(unwatched):
     """The stand-in takes requests, says 200 at /health, and never works on them."""
-    number = variant(serving, STANDIN_FAULT="stuck")
-    hostkit(serving, "activate", str(number))
-    wait_for("the server", lambda: deploys.hostkit_state(serving)["answering"])
+    host = unwatched
+    number = variant(host, STANDIN_FAULT="stuck")
+    hostkit(host, "activate", str(number))
+    wait_for("the server", lambda: deploys.hostkit_state(host)["answering"])
     watch = ("watch-progress", "--after", "2")
-    before = latest_failure(serving)["number"]
-    assert "hangs" not in hostkit(serving, *watch), "idle"
+    before = latest_failure(host)["number"]
     body = {"model": "standin", "prompt": "1", "max_tokens": 5}
-    client = deploys.start_request(serving, "/v1/completions", body, deploys.api_key(serving))
-    metric = "vllm:num_requests_running"
-    wait_for(
-        "the request",
-        lambda: re.search(rf"{metric}\S* 1\.0", deploys.request(serving, "/metrics")[1]),
-    )
+    client = deploys.start_request(host, "/v1/completions", body, deploys.api_key(host))
+    running = re.compile(r"vllm:num_requests_running\S* [1-9]")
+    wait_for("the request", lambda: running.search(deploys.request(host, "/metrics")[1]))
     try:
-        hostkit(serving, *watch)
-        pid = show(serving, "MainPID")
+        hostkit(host, *watch)
+        pid = show(host, "MainPID")
         time.sleep(2)
-        assert "hangs: 1 requests are under way" in hostkit(serving, *watch)
-        assert show(serving, "MainPID") == pid
-        found = latest_failure(serving)
+        assert re.search(r"hangs: \d+ requests are under way", hostkit(host, *watch))
+        assert show(host, "MainPID") == pid
+        found = latest_failure(host)
         assert (found["class"], found["number"]) == ("hang", before + 1)
-        run("rm /run/vllm/progress.json", serving)
-        hostkit(serving, *watch)
+        run("rm /run/vllm/progress.json", host)
+        hostkit(host, *watch)
         time.sleep(2)
-        hostkit(serving, *watch, "--restart")
-        wait_for("a new server", lambda: show(serving, "NRestarts") == "1")
-        assert latest_failure(serving)["number"] == before + 1
+        hostkit(host, *watch, "--restart")
+        wait_for("a new server", lambda: show(host, "NRestarts") == "1")
+        assert latest_failure(host)["number"] == before + 1
     finally:
         client.kill()
         client.wait()
@@ -303,7 +314,8 @@ def test_the_timer_looks_by_itself_and_is_gone_when_nobody_is_to_look(serving):
     units = "vllm-watch.timer vllm-watch.service"
     assert run(f"systemd-analyze verify {units} 2>&1", serving) == ""
     run("systemctl start vllm-watch.service", serving)
-    assert "cannot" not in run("journalctl -u vllm-watch -o cat -n 20 --no-pager", serving)
+    this = "$(systemctl show vllm-watch -p InvocationID --value)"
+    assert run(f"journalctl -o cat _SYSTEMD_INVOCATION_ID={this} --no-pager -q", serving) == ""
     off = ("--data", "hang_after_s=0")
     assert deploys.deploy_json(*off, host=serving).success == 1
     assert run("ls /etc/systemd/system | grep vllm-watch || true", serving) == ""

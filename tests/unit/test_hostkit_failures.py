@@ -183,10 +183,18 @@ def test_the_slowest_start_that_failed_is_remembered_and_no_crash_of_a_good_serv
     assert starts.slowest_s() == 12.3
 
 
+def test_a_server_that_was_up_for_hours_is_no_start_that_failed(host, monkeypatch):
+    """An idle night after a boot: nobody had asked it anything."""
+    up = ["INFO: Application startup complete."]
+    monkeypatch.setattr(units, "journalctl", lambda *words: up if "--lines=1" in words else [])
+    fail(host, "a", "Segmentation fault", lasted_s=50000)
+    assert starts.slowest_s() == 0
+
+
 def ended(host, monkeypatch, *jobs_of_the_unit, **environ):
     host.jobs = list(jobs_of_the_unit)
     monkeypatch.setattr(units, "show", lambda *names, **_: dict.fromkeys(names, "1000000"))
-    monkeypatch.setattr(hooks, "run", lambda *_: "")
+    monkeypatch.setattr(units, "sync_journal", lambda: None)
     return hooks.after_stop({"INVOCATION_ID": "b", **environ})
 
 

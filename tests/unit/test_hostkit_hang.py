@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hostkit import failures, fingerprints, hang, server, units
+from hostkit import failures, fingerprints, good, hang, server, units
 
 METRICS = """\
 vllm:num_requests_running{{engine="0",model_name="m"}} {running}
@@ -52,6 +52,7 @@ def watched(tmp_path, monkeypatch):
     monkeypatch.setattr(units, "systemctl", lambda *words: seen["commands"].append(words))
     monkeypatch.setattr(failures, "record", lambda *_, **more: seen["hangs"].append(more["kind"]))
     monkeypatch.setattr(failures, "mark_good", lambda name, _: seen["good"].append(name))
+    monkeypatch.setattr(good, "last", lambda: {"invocation": ([None, *seen["good"]])[-1]})
     monkeypatch.setattr(hang, "_now", lambda: told["now"])
 
     def look(after, restart=False, **changes):
@@ -121,3 +122,10 @@ def test_it_is_ended_only_when_that_was_asked_for(watched):
 def test_a_server_that_has_given_tokens_is_a_good_state(watched):
     assert watched(1, tokens=0, invocation="b")["good"] == ["a"]
     assert watched(1, tokens=1)["good"] == ["a", "b"]
+
+
+def test_a_server_that_nobody_has_asked_yet_is_asked_once(watched):
+    """A boot at night: the next failure must not be taken for one of the series before."""
+    seen = watched(1, tokens=0, running=0, load=0, invocation="b", answers=True)
+    assert seen["good"] == ["a", "b"]
+    assert len(watched(1)["probes"]) == len(seen["probes"]) == 1

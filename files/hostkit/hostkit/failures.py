@@ -44,7 +44,7 @@ def record(
     """
     lines = units.journal(invocation)
     served = good.last().get("invocation") == invocation
-    if not served and kind is None:
+    if not served and kind is None and not _was_up(invocation):
         starts.record_failed(lasted_s)
     marked = [f"{result} (systemd)"] if result == "oom-kill" else []
     kind = kind or classify([*lines, *marked, *_fresh_kernel_lines(lasted_s)])
@@ -130,6 +130,12 @@ def changed_versions(report: dict[str, Any]) -> dict[str, str]:
         for name in then
         if name in now and then[name] != now[name]
     }
+
+
+def _was_up(invocation: str) -> bool:
+    """Did its port open? What fails after that, perhaps hours later, is no failing start."""
+    matches = f"_SYSTEMD_INVOCATION_ID={invocation}"
+    return bool(units.journalctl("--grep=Application startup complete", "--lines=1", matches))
 
 
 def _fresh_kernel_lines(lasted_s: float) -> list[str]:

@@ -12,7 +12,7 @@ from argparse import Namespace
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hostkit import failures, fingerprints, paths, server, units
+from hostkit import failures, fingerprints, good, paths, server, units
 from hostkit.process import write_atomic
 
 STATE = paths.RUN / "progress.json"
@@ -54,8 +54,7 @@ def watch(args: Namespace) -> int:
         print(f"hostkit: cannot tell: {error}")
         return 0
     invocation = units.show("InvocationID")["InvocationID"]
-    if any(float(count) > 0 for count in _GENERATED.findall(metrics)):
-        failures.mark_good(invocation, found.generation)
+    _mark_good(found, invocation, metrics, args.after)
     before = _read()
     now = step(before, invocation, metrics, in_flight, _now())
     frozen_s = _now() - now.since
@@ -64,6 +63,15 @@ def watch(args: Namespace) -> int:
         now = Progress(now.invocation, now.counters, now.since, told=True)
     write_atomic(STATE, json.dumps(asdict(now)) + "\n")
     return 0
+
+
+def _mark_good(found: server.Server, invocation: str, metrics: str, patience_s: float) -> None:
+    """Nobody watches a start that systemd makes: it is good once a client, or we, got an answer."""
+    if good.last().get("invocation") == invocation:
+        return
+    answered = any(float(count) > 0 for count in _GENERATED.findall(metrics))
+    if answered or _answers(found, patience_s):
+        failures.mark_good(invocation, found.generation)
 
 
 def step(

@@ -1,13 +1,11 @@
 """What the unit runs as root before a start and after a stop, outside of its sandbox."""
 
 import os
-import shutil
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from hostkit import failures, starts, sweep, units
-from hostkit.process import run
 
 _BY_REQUEST = ("stop", "restart", "try-restart")
 
@@ -31,8 +29,7 @@ def after_stop(environ: Mapping[str, str]) -> int:
     vLLM exits with status 0 when its engine dies: an exit that nobody asked for is a failure.
     """
     if not _was_asked_for():
-        if shutil.which("journalctl"):
-            run(["journalctl", "--sync"], "journalctl --sync")
+        units.sync_journal()
         began = int(units.show("ExecMainStartTimestampMonotonic").popitem()[1] or 0) / 1e6
         report = failures.record(
             environ["INVOCATION_ID"],

@@ -62,6 +62,11 @@ def journalctl(*arguments: str) -> list[str]:
     return output.decode("utf-8", errors="replace").splitlines()
 
 
+def sync_journal() -> None:
+    """Wait until all that was written so far can be read."""
+    process.run(["journalctl", "--sync"], "journalctl --sync")
+
+
 def jobs(unit: str = UNIT) -> list[str]:
     """What systemd is about to do with a unit: the types of its jobs, "stop" for example."""
     rows = process.run(["systemctl", "list-jobs", "--no-legend", unit], "systemctl list-jobs")

@@ -77,7 +77,7 @@ def until_answering(
         try:
             found = server.find()
             if server.is_healthy(found):
-                _require_proofs(found, lines)
+                _require_proofs(found, this)
                 progress("asking for a completion")
                 server.probe(found)
                 failures.served(this.invocation, found.generation)
@@ -92,9 +92,11 @@ def until_answering(
         time.sleep(POLL_S)
 
 
-def _require_proofs(found: server.Server, lines: list[str]) -> None:
+def _require_proofs(found: server.Server, this: Attempt) -> None:
     expected = generations.note(found.generation).get("proofs", [])
-    if missing := proofs.missing(expected, lines):
+    # Read anew: the server may have written it after the look at its log, and before it answered.
+    units.sync_journal()
+    if missing := proofs.missing(expected, units.journal(this.invocation)):
         raise StartFailed(f"it answers, but {'; '.join(missing)}")
 
 
