@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from . import deploys
+from . import deploys, state
 
 HOSTKIT = "python3 -IB /opt/vllm/hostkit"
 
@@ -44,6 +44,15 @@ def test_a_deploy_that_vllm_refuses_stages_nothing_and_the_server_goes_on(deploy
     assert "Traceback" not in done.stderr
     assert (serving(deployed), deploys.hostkit_state(deployed)) == before
     assert "candidate" not in deploys.on_host("ls /opt/vllm/generations", host=deployed)
+
+
+def test_the_list_of_flags_and_variables_is_the_one_of_this_vllm(deployed):
+    """What the settings check takes for misspelt is judged by it."""
+    program = (state.REPOSITORY / "files/compat/names.py").read_text()
+    python = "HOME=/tmp /opt/vllm/current/release/venv/bin/python -IB - 2>/dev/null"
+    said = deploys.on_host(python, host=deployed, stdin=program).splitlines()
+    listed = (state.REPOSITORY / "files/compat/vllm-0.31.0/names").read_text().splitlines()
+    assert [line for line in said if line.startswith(("flag ", "env "))] == listed
 
 
 def test_the_answer_lies_with_the_generation(deployed):
