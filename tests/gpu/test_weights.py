@@ -8,7 +8,7 @@ import pytest
 
 from tests.gpu import profile, record
 
-TWINS = Path(__file__).with_name("ternary_twins.py")
+TWINS = Path(__file__).with_name("ternary") / "twins.py"
 ASK = profile.REPOSITORY / "files/hostkit/scripts/ask_vllm.py"
 
 

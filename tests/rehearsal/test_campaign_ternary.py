@@ -6,7 +6,7 @@ import pytest
 
 from . import deploys, state
 
-PROGRAMS = ("tests/gpu/ternary_twins.py", "files/hostkit/scripts/ternary.py")
+PROGRAMS = ("tests/gpu/ternary/twins.py", "files/hostkit/scripts/ternary.py")
 
 
 @pytest.mark.campaign

@@ -24,7 +24,7 @@ from hostkit.process import Failure, reason, write_atomic
 ANSWER = "answer.json"
 """The file in a generation that says what its vLLM thinks of it."""
 
-TIME_LIMIT_S = 300
+TIME_LIMIT_S = 600
 SCRIPT = Path(__file__).parents[1] / "scripts/ask_vllm.py"
 _LINE = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 

@@ -1,6 +1,6 @@
 """Does a packed ternary checkpoint answer like the same weights in bfloat16? Asks vLLM itself.
 
-usage: VLLMS_PYTHON tests/gpu/ternary_twins.py FOLDER [--architecture qwen3_5] [--bits 4 2]
+usage: VLLMS_PYTHON tests/gpu/ternary/twins.py FOLDER [--architecture qwen3_5] [--bits 4 2]
 
 Makes a small random ternary model, packs it, lets vLLM read the same texts with each, and compares
 the logarithms of the probabilities that it gives to every token. A fourth model, one layer's signs
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-CONVERTER = Path(__file__).parents[2] / "files/hostkit/scripts/ternary.py"
+CONVERTER = Path(__file__).parents[3] / "files/hostkit/scripts/ternary.py"
 VOCABULARY = 512
 GROUP = 128
 
