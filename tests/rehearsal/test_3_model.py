@@ -70,3 +70,16 @@ def test_a_repository_that_one_may_not_read_is_refused_with_the_reason(deployed,
     assert "Traceback" not in done.stderr
     assert not [name for name in folders(deployed) if name == f"someone--smollm2-{hub.COMMIT[:12]}"]
     assert deploys.hostkit_state(deployed) == before
+
+
+def test_a_model_that_is_too_short_is_refused_before_its_weights_are_downloaded(
+    deployed, token_file
+):
+    deploys.on_host("rm -rf /var/lib/vllm/models/someone--*", host=deployed)
+    with hub.serve(smollm2.folder(), TOKEN) as endpoint:
+        done = provide(deployed, endpoint, token_file, "--data", "max_model_len=9000")
+    assert done.returncode == 1
+    assert "max_model_len = 9000 is beyond the model's own 8192 tokens" in done.stderr
+    arrived = deploys.on_host("ls /var/lib/vllm/models/someone--*", host=deployed).split()
+    assert "config.json" in arrived
+    assert "model.safetensors" not in arrived

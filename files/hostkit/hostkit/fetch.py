@@ -7,10 +7,11 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hostkit import paths, process, weights
+from hostkit import modelconfig, paths, process, weights
 from hostkit.jobs import progress
 
 TOKEN_FILE = paths.ETC / "hf_token"
@@ -19,15 +20,17 @@ _INHERITED = re.compile(r"PATH|SSL_CERT_(FILE|DIR)|(https?|all|no)_proxy", re.IG
 # The system's store also has an operator's own authority; the client's own bundle does not.
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
-# Runs in the release's environment. Pickled weights are left out: vLLM reads safetensors.
+# Pickled weights are left out: vLLM reads safetensors.
+_PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py")
+
+# Runs in the release's environment.
 _DOWNLOAD = """
 import sys
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError
 try:
     snapshot_download(
-        sys.argv[1], revision=sys.argv[2], local_dir=sys.argv[3],
-        allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"],
+        sys.argv[1], revision=sys.argv[2], local_dir=sys.argv[3], allow_patterns=sys.argv[4:],
     )
 except (HfHubHTTPError, OSError, ValueError) as error:
     sys.exit("error: " + " ".join(str(error).split())[:400])
@@ -41,6 +44,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("release")
     parser.add_argument("--endpoint", help="another server that speaks Hugging Face's protocol")
+    modelconfig.add_options(parser)
     parser.set_defaults(run=fetch)
 
 
@@ -48,8 +52,27 @@ def fetch(args: argparse.Namespace) -> int:
     """Download into `<folder>.new`, where an interrupted download goes on; rename when complete."""
     staged = args.folder.with_name(f"{args.folder.name}.new")
     staged.mkdir(parents=True, exist_ok=True)
+    _download(args, staged, ["config.json"])
+    misfits = modelconfig.misfits(staged, **modelconfig.options(args))
+    if misfits:
+        raise process.Failure(f"{args.repository}: {'; '.join(misfits)}")
+    _download(args, staged, _PATTERNS)
+    problems = weights.problems(staged)
+    if problems:
+        raise process.Failure(f"{args.repository} is no model for vLLM: {'; '.join(problems)}")
+    shutil.rmtree(staged / ".cache", ignore_errors=True)
+    (staged / weights.MARKER).write_text(f"{args.repository}@{args.revision}")
+    for path in [staged, *staged.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    if args.folder.exists():
+        shutil.rmtree(args.folder)
+    os.replace(staged, args.folder)
+    return 0
+
+
+def _download(args: argparse.Namespace, staged: Path, patterns: Sequence[str]) -> None:
     python = paths.RELEASES / args.release / "venv/bin/python"
-    command = [python, "-IB", "-c", _DOWNLOAD, args.repository, args.revision, staged]
+    command = [python, "-IB", "-c", _DOWNLOAD, args.repository, args.revision, staged, *patterns]
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         with subprocess.Popen(
             command, env=_environment(staged, args.endpoint), stdout=log, stderr=log
@@ -62,17 +85,6 @@ def fetch(args: argparse.Namespace) -> int:
     if download.returncode:
         why = process.reason(output, download.returncode)
         raise process.Failure(f"{args.repository} at {args.revision[:12]}: {why}")
-    problems = weights.problems(staged)
-    if problems:
-        raise process.Failure(f"{args.repository} is no model for vLLM: {'; '.join(problems)}")
-    shutil.rmtree(staged / ".cache", ignore_errors=True)
-    (staged / weights.MARKER).write_text(f"{args.repository}@{args.revision}")
-    for path in [staged, *staged.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    if args.folder.exists():
-        shutil.rmtree(args.folder)
-    os.replace(staged, args.folder)
-    return 0
 
 
 def _environment(staged: Path, endpoint: str | None) -> dict[str, str]:

@@ -3,6 +3,7 @@
 The control machine asks the same of a folder before it uploads it.
 """
 
+import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,6 +82,18 @@ def misfits(folder: Path, *, max_model_len: int, methods: Sequence[str]) -> list
             f"most {limit}"
         )
     return found
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of a command that asks for `misfits`."""
+    parser.add_argument("--max-model-len", type=int, default=0, help="tokens that must fit")
+    parser.add_argument("--methods", default="", help="known quantization methods, with commas")
+
+
+def options(args: argparse.Namespace) -> dict[str, Any]:
+    """Those options as `misfits` takes them."""
+    methods = [each for each in args.methods.split(",") if each]
+    return {"max_model_len": args.max_model_len, "methods": methods}
 
 
 def _text(config: dict[str, Any]) -> dict[str, Any]:

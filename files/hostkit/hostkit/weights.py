@@ -149,8 +149,7 @@ def as_service_user() -> Iterator[None]:
 def register(subparsers: Any) -> None:
     parser = subparsers.add_parser("check-model", help="is this folder a complete model?")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--max-model-len", type=int, default=0, help="tokens that must fit")
-    parser.add_argument("--methods", default="", help="known quantization methods, with commas")
+    modelconfig.add_options(parser)
     parser.set_defaults(run=_check)
 
 
@@ -158,10 +157,7 @@ def _check(args: Any) -> int:
     with as_service_user():
         found = problems(args.folder)
         if not found:
-            methods = [each for each in args.methods.split(",") if each]
-            misfits = modelconfig.misfits(
-                args.folder, max_model_len=args.max_model_len, methods=methods
-            )
+            misfits = modelconfig.misfits(args.folder, **modelconfig.options(args))
             found = [f"{MISFIT}{line}" for line in misfits]
     for line in found:
         print(f"{args.folder}: {line}", file=sys.stderr)

@@ -50,7 +50,9 @@ def present(
     else:
         options = ["--endpoint", endpoint] if endpoint else []
         what = [source.location, source.revision, folder, release]
-        yield from run_job(f"fetch-{source.revision[:12]}", "fetch-model", *what, *options)
+        yield from run_job(
+            f"fetch-{source.revision[:12]}", "fetch-model", *what, *options, *demands.options()
+        )
 
 
 def _upload(source: ModelSource, marker: str) -> Commands:
