@@ -111,6 +111,26 @@ def pins() -> str:
     )
 
 
+def other_sources(apt_sources: str, repository: Repository) -> list[str]:
+    """The files, other than ours, that name the repository to apt: cuda-keyring writes one.
+
+    apt refuses to do anything at all when two sources name different keys for one repository.
+    """
+    url = repository.url.rstrip("/")
+    found: list[str] = []
+    for line in apt_sources.splitlines():
+        file, _, text = line.partition(":")
+        named = {word.rstrip("/") for word in text.split()}
+        if file not in (SOURCE_FILE, *found) and url in named:
+            found.append(file)
+    return found
+
+
+def remove_sources(files: Iterable[str]) -> str:
+    """The command that takes other sources of the repository away."""
+    return f"sudo apt-get purge cuda-keyring; sudo rm -f {' '.join(files)}"
+
+
 def is_driver(package: str) -> bool:
     """Is this package, with or without its architecture, a part of a driver?"""
     name = package.split(":")[0]

@@ -1,5 +1,6 @@
 """How long a deploy without a change takes over SSH, how many remote commands it needs, and where
-the time goes: `python -m tests.rehearsal.measure [NAME]`, against a deployed host.
+the time goes: `python -m tests.rehearsal.measure [NAME [TASK]]`, against a deployed host. With
+tasks/check_host.py as TASK: how long it takes to learn everything about a host.
 
 Runs with and without TCP_NODELAY take turns, so that their ratio holds on a noisy machine.
 """
@@ -18,6 +19,7 @@ from . import deploys, state
 
 ROUNDS = 5
 STOCK = "MEASURE_STOCK_SSH"
+FILE = "MEASURE_FILE"
 
 
 def _measured_run() -> None:
@@ -48,7 +50,7 @@ def _measured_run() -> None:
         from tasks.shared import ssh
 
         ssh.use_nodelay = lambda: None
-    sys.argv = ["pyinfra", deploys.INVENTORY, "deploy.py", "-y"]
+    sys.argv = ["pyinfra", deploys.INVENTORY, os.environ[FILE], "-y"]
     try:
         main()
     finally:
@@ -62,9 +64,9 @@ def _measured_run() -> None:
         print(json.dumps(figures))
 
 
-def _run(name: str, *, stock: bool) -> dict[str, Any]:
+def _run(name: str, file: str, *, stock: bool) -> dict[str, Any]:
     # The clock is the same in both processes, so that starting Python counts, too.
-    extra = {"MEASURE_BEGAN": str(time.monotonic())} | ({STOCK: "1"} if stock else {})
+    extra = {"MEASURE_BEGAN": str(time.monotonic()), FILE: file} | ({STOCK: "1"} if stock else {})
     done = subprocess.run(
         [sys.executable, "-m", "tests.rehearsal.measure", "--child"],
         cwd=state.REPOSITORY,
@@ -74,18 +76,18 @@ def _run(name: str, *, stock: bool) -> dict[str, Any]:
         check=False,
     )
     if done.returncode or "] Success" in done.stderr:
-        sys.exit(f"the deploy failed or changed something: deploy first\n{done.stderr[-2000:]}")
+        sys.exit(f"{file} failed or changed something: deploy first\n{done.stderr[-2000:]}")
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
-def main(name: str) -> None:
-    _run(name, stock=False)
+def main(name: str, file: str = "deploy.py") -> None:
+    _run(name, file, stock=False)
     ours, stock = [], []
     for _ in range(ROUNDS):
-        ours.append(_run(name, stock=False))
-        stock.append(_run(name, stock=True))
-    print(f"{ROUNDS} deploys without a change over SSH, medians in seconds:")
+        ours.append(_run(name, file, stock=False))
+        stock.append(_run(name, file, stock=True))
+    print(f"{ROUNDS} runs of {file} without a change over SSH, medians in seconds:")
     for figure in ("start of Python", "connecting", "remote commands", "total"):
         one, two = (statistics.median(run[figure] for run in runs) for runs in (ours, stock))
         print(f"  {figure:16} {one:6.2f}   without TCP_NODELAY {two:6.2f}   ratio {two / one:5.2f}")
@@ -100,4 +102,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--child"]:
         _measured_run()
     else:
-        main((sys.argv[1:] or [state.DEFAULT_NAME])[0])
+        main(*(sys.argv[1:] or [state.DEFAULT_NAME]))

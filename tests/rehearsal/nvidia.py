@@ -121,6 +121,10 @@ class Repository:
         gpg = ["gpg", f"--homedir={self.home}", "--batch", "--quiet", "--yes", "--passphrase="]
         run([*gpg, "--clearsign", f"--output={self.folder / 'InRelease'}", release])
 
+    def close(self) -> None:
+        """End the agent that gpg has started."""
+        run(["gpgconf", f"--homedir={self.home}", "--kill", "all"])
+
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:

@@ -29,8 +29,7 @@ SIMULATED = {
 }
 WSLCONFIG = "\ufeff# größer\r\n[wsl2]\r\nmemory=24GB\r\nswapFile=D:\\\\swap.vhdx\r\n"
 WSL_VERSION = "WSL version: 2.7.0.0\r\n"
-WINDOWS_USERS = (USER, "Public", "Default")
-PRODUCTION = ("--data", f'windows_user="{USER}"')
+WINDOWS_USERS = (USER, "Public", "Default", "All Users", "Default User")
 
 
 def as_root(*command: str | Path, stdin: bytes | None = None) -> None:
@@ -64,7 +63,7 @@ def root(tmp_path_factory):
 def pyinfra(root, *arguments):
     prefix = [] if os.geteuid() == 0 else ["sudo", "-E"]
     return subprocess.run(
-        [*prefix, deploys.PYINFRA[0], f"@chroot/{root}", *arguments, *PRODUCTION],
+        [*prefix, deploys.PYINFRA[0], f"@chroot/{root}", *arguments],
         cwd=state.REPOSITORY,
         env=deploys.environment("none"),
         stdin=subprocess.DEVNULL,

@@ -142,6 +142,16 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
         "driver files",
         ["sudo rm /usr/lib/x86_64-linux-gnu/libcuda.so.1"],
     ),
+    (
+        "the repository as cuda-keyring adds it, with another keyring",
+        {
+            "apt_sources": "/etc/apt/sources.list.d/cuda-wsl-ubuntu-x86_64.list:deb [signed-by=/x]"
+            " https://developer.download.nvidia.com/compute/cuda/repos/wsl-ubuntu/x86_64/ /\n"
+        },
+        {},
+        "apt sources",
+        ["cuda-wsl-ubuntu-x86_64.list", "purge cuda-keyring"],
+    ),
     ("no toolkit", {"nvcc": ""}, {}, "CUDA toolkit", ["no nvcc", "13.0", "cuda-toolkit-13-0"]),
     ("another toolkit", {"nvcc": "release 12.8, V12"}, {}, "CUDA toolkit", ["nvcc is 12.8"]),
     (
@@ -339,6 +349,15 @@ PASSES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("a width that nvidia-smi does not tell", {"gpus": gpu_lines(gpu(lanes="[N/A]"), gpu(1))}, {}),
     ("one card on PCIe x4 alone", {"gpus": gpu_lines(gpu(lanes="4"))}, {"gpus": 1}),
     ("more GPUs than are used", {"gpus": gpu_lines(gpu(), gpu(1), gpu(2, free="9"))}, {}),
+    (
+        "the repository as tasks/cuda.py adds it, beside others",
+        {
+            "apt_sources": "/etc/apt/sources.list.d/vllm-cuda.sources:URIs:"
+            " https://developer.download.nvidia.com/compute/cuda/repos/wsl-ubuntu/x86_64/\n"
+            "/etc/apt/sources.list.d/x.sources:URIs: https://developer.download.nvidia.com/else/\n"
+        },
+        {},
+    ),
     ("a removed driver's settings", {"packages": PACKAGES + "rc  nvidia-driver-580 580\n"}, {}),
     (
         "GPUs that our own server uses",

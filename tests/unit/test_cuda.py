@@ -119,7 +119,9 @@ def keys(tmp_path_factory):
             for option in (["--armor"], [])
         )
         made[name] = (armored, binary, fingerprint)
-    return made
+    yield made
+    # The agent that gpg has started would stay.
+    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=True)
 
 
 def test_a_key_has_the_fingerprint_that_gpg_tells(keys):

@@ -57,6 +57,8 @@ class Machine:
     meminfo: str = ""
     mounts: str = ""
     packages: str = ""
+    apt_sources: str = ""
+    """Lines "<file>:<line>" with the archives that apt knows."""
     places: Mapping[str, Place] = field(default_factory=dict)
     smi: str = ""
     gpus: str = ""
@@ -137,6 +139,7 @@ def parse(lines: Iterable[str], asked_at: float) -> Machine:
         meminfo=text("meminfo"),
         mounts=text("mounts"),
         packages=text("packages"),
+        apt_sources=text("apt_sources"),
         places=places,
         smi=said.get("smi", ""),
         gpus=text("gpus"),

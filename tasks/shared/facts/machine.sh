@@ -31,8 +31,7 @@ place() {
         send place
 }
 
-read -r comm </proc/1/comm
-say pid1 "$comm"
+say pid1 "$(cat /proc/1/comm 2>/dev/null)"
 say arch "$(uname -m)"
 say kernel "$(uname -r)"
 say user "$(id -u)"
@@ -50,6 +49,9 @@ place shm /dev/shm
 dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\n' \
     '*nvidia*' '*cuda*' 'xserver-xorg-video-nv*' 'libnvcuvid*' 'libnvoptix*' 2>/dev/null |
     send packages
+
+grep -sH "^[^#]*://" /etc/apt/sources.list /etc/apt/sources.list.d/*.list \
+    /etc/apt/sources.list.d/*.sources | send apt_sources
 
 smi=$(first /usr/lib/wsl/lib/nvidia-smi /usr/bin/nvidia-smi)
 say smi "$smi"
@@ -84,9 +86,10 @@ if [ -d "$drive/Users" ]; then
     place windows "$drive"
     for home in "$drive"/Users/*/; do
         case $home in
-            */Public/ | */Default/ | '*/All Users/' | '*/Default User/') continue ;;
+            */Public/ | */Default/ | */"All Users"/ | */"Default User"/) continue ;;
         esac
         home=${home%/}
+        [ -d "$home" ] || continue
         # A link is one of Windows' own names for a folder that is listed anyway.
         if [ ! -L "$home" ]; then printf %s "${home##*/}" | send windows_user; fi
         if [ -e "$home/.wslconfig" ]; then

@@ -58,6 +58,7 @@ def judge(machine: Machine, settings: "Settings") -> Iterator[Finding]:
     if settings.accelerator != "cuda":
         return
     yield from _packages(machine, settings)
+    yield from _apt_sources(machine, settings)
     yield from _toolkit(machine, settings)
     gpus = parse(machine.gpus)
     if not machine.smi or not gpus:
@@ -230,6 +231,22 @@ def _packages(machine: Machine, settings: "Settings") -> Iterator[Finding]:
             "not installed",
             "sudo apt-get purge nvidia-cuda-toolkit",
         )
+
+
+def _apt_sources(machine: Machine, settings: "Settings") -> Iterator[Finding]:
+    repository = cuda.repository(settings, machine.os)
+    if repository is None:
+        return
+    others = cuda.other_sources(machine.apt_sources, repository)
+    if others:
+        yield refusal(
+            "apt sources",
+            f"{', '.join(others)} names {repository.url}",
+            "only what tasks/cuda.py writes: with two keys for it, apt does nothing at all",
+            cuda.remove_sources(others),
+        )
+    else:
+        yield ok("apt sources", "no second one of the CUDA repository")
 
 
 def _toolkit(machine: Machine, settings: "Settings") -> Iterator[Finding]:
