@@ -38,6 +38,7 @@ hf_endpoint = None  # another server that speaks Hugging Face's protocol, a mirr
 
 # --- KV cache -------------------------------------------------------------------------------------
 kv_cache_dtype = "turboquant_4bit_nc"
+turboquant_decode = "fused"  # fused: ours, 7 times as fast from 16K tokens on | stock: vLLM's
 mamba_ssm_cache_dtype = "bfloat16"  # with MTP 1 this gives blocks of 1,584 tokens
 kv_ram_gib = 2.0  # RAM tier of all ranks together; 0: no KV offload at all (README: WSL2)
 kv_ssd_gb = 150  # SSD tier; 0: RAM only. Nothing removes old files yet: watch the disk

@@ -10,11 +10,14 @@ Sha256 = Field(pattern=r"^[0-9a-f]{64}$")
 
 
 class FileHashes(BaseModel):
-    """sha256 of one file before and after a patch: the proof that it was applied."""
+    """sha256 of one file before and after a patch: the proof that it was applied.
+
+    A file that the patch adds has no `before`.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    before: str = Sha256
+    before: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     after: str = Sha256
 
 

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from tasks.shared import decode
+
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
 
@@ -31,6 +33,13 @@ def expected(settings: "Settings") -> list[dict[str, Any]]:
             {
                 "line": r"Using (AttentionBackendEnum\.)?TURBOQUANT (attention )?backend",
                 "shows": f"attention reads {s.kv_cache_dtype} (kv_cache_dtype)",
+            }
+        )
+    if decode.fused(s):
+        found.append(
+            {
+                "line": decode.FUSED_LINE,
+                "shows": "the fused kernel decodes (turboquant_decode = 'fused')",
             }
         )
     if s.gpus > 1:

@@ -27,6 +27,7 @@ from pyinfra.api.exceptions import DeployError
 from tasks.shared import (
     compat,
     credentials,
+    decode,
     formats,
     models,
     plugins,
@@ -76,6 +77,7 @@ class Settings(BaseModel):
     hf_endpoint: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")] | None
 
     kv_cache_dtype: Line
+    turboquant_decode: Literal["fused", "stock"]
     mamba_ssm_cache_dtype: Literal["auto", "bfloat16", "float16", "float32"]
     kv_ram_gib: Annotated[float, Field(ge=0)]
     kv_ssd_gb: Annotated[int, Field(ge=0)]
@@ -182,6 +184,7 @@ class Settings(BaseModel):
                 "signed with NVIDIA's key, see tasks/shared/cuda.py"
             )
         start_limit.check(self)
+        decode.check(self)
         config = serving.serve_config(self, kv_fingerprint="")
         try:
             formats.serve_yaml(config)

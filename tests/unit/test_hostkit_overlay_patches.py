@@ -42,7 +42,10 @@ def series() -> list[overlay.Patch]:
     return [
         overlay.Patch(
             (PATCHES / each["name"]).resolve(),
-            {path: overlay.Change(**change) for path, change in each["files"].items()},
+            {
+                path: overlay.Change(change.get("before"), change["after"])
+                for path, change in each["files"].items()
+            },
         )
         for each in entries
     ]
@@ -54,7 +57,8 @@ def patched(vllm_wheel, series, tmp_path_factory) -> Path:
     root: Path = tmp_path_factory.mktemp("vllm")
     with zipfile.ZipFile(vllm_wheel) as archive:
         names = [name for name in archive.namelist() if name.endswith(".dist-info/RECORD")]
-        archive.extractall(root, [*{path for patch in series for path in patch.files}, *names])
+        changed = {path for each in series for path, change in each.files.items() if change.before}
+        archive.extractall(root, [*changed, *names])
         (root / C_MODULE).write_bytes(without_torch(archive.read(C_MODULE)))
     outcomes = overlay.apply_series(root, series)
     assert [each.state for each in outcomes] == [overlay.APPLIED] * len(series), outcomes

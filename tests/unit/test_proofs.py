@@ -16,6 +16,8 @@ GOOD = [
     f"(Worker_TP1 pid=8) {START} [uva.py:63] Total CPU offloaded parameters: 0.46",
     f"(Worker_TP0 pid=7) {START} [cuda.py:527] Using TURBOQUANT attention backend out of potential "
     "backends: ['TURBOQUANT'].",
+    f"(Worker_TP0 pid=7) {START} [turboquant_attn.py:459] TurboQuant decode: fused kernel, 6 query "
+    "heads a KV head, 12 rows at once, 2 programs a multiprocessor",
     f"(Worker_TP0 pid=7) {START} [cuda_communicator.py:322] Using ['PYNCCL'] all-reduce backends "
     "(in dispatch order) for group 'tp:0' out of potential backends: ['CUSTOM', 'PYNCCL'].",
     f"(EngineCore pid=6) {START} [scheduler.py:65] Shortest-first prefill: "
@@ -37,6 +39,7 @@ def test_a_log_that_shows_all_of_the_profile_passes(make):
         ("Total CPU offloaded", "whole vision tower is in RAM"),
         ("Worker_TP1", "in 2 processes, 1 did"),
         ("TURBOQUANT", "turboquant_4bit_nc"),
+        ("TurboQuant decode", "the fused kernel decodes"),
         ("all-reduce", "NCCL and nothing else"),
         ("Shortest-first", "the shortest prompt goes first"),
     ],
