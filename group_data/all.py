@@ -65,6 +65,9 @@ start_limit_interval_s = None  # None: the shortest that these allow; a shorter 
 slowest_failing_start_s = None  # as `hostkit failures` says; None: a start may use ready_timeout_s
 idle_wait_s = 300  # a restart waits so long for a busy server to become idle; 0: it refuses
 force = "no"  # for one run: --data force=yes stops a server that is in use
+quality_check = True  # an upgrade asks questions with known answers, before and after
+plan = None  # for one run: --data plan=HASH refuses an upgrade that is not the one planned
+rollback_to = None  # for one run: the generation to go back to; None: the one before
 canary = None  # the host that is restarted first, alone
 rollout = []  # [["gpu-1", "gpu-2"], ["gpu-3"]]: restarted together; []: one after another
 kv_pool_tolerance = 10  # percent that a start's KV pool may be smaller than the last good one's

@@ -46,6 +46,10 @@ def wanted(
         "model_dir": settings.model_dir,
         "address": settings.listen_address,
         "port": settings.port,
+        # What the quality check asks, and how.
+        "max_model_len": settings.max_model_len,
+        "thinks": settings.reasoning_parser is not None,
+        "kv_offload": settings.kv_ram_gib > 0,
         # What the log of each start must show.
         "proofs": proofs.expected(settings),
         # hostkit compares it at every start: such a folder may change under a generation.
@@ -84,6 +88,20 @@ def kv_fingerprint(settings: "Settings", weights: str) -> str:
 
 def _digest(parts: list[str]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+
+def no_way_back(state: "HostState", to: int | None) -> str | None:
+    """Why a host cannot be rolled back to a generation (None: the one before); None when it can."""
+    served = sorted(number for number in state.generations if state.is_verified(number))
+    choice = f"name one that has served: --data rollback_to=N, of {served or 'none'}"
+    if to is None and state.previous in (None, state.current):
+        return f"there is no generation before {state.current}: {choice}"
+    number = state.previous if to is None else to
+    if number not in state.generations:
+        return f"there is no generation {number}: {choice}"
+    if number not in served:
+        return f"generation {number} has never served: {choice}"
+    return None
 
 
 class Step(Enum):

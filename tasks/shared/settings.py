@@ -100,6 +100,9 @@ class Settings(BaseModel):
     idle_wait_s: Annotated[int, Field(ge=0)]
     force: Literal["no", "yes"]
     kv_pool_tolerance: Annotated[int, Field(ge=1, le=100)]
+    quality_check: bool
+    plan: Line | None
+    rollback_to: Count | None
     canary: Line | None
     rollout: list[list[Line]]
     hang_after_s: Annotated[int, Field(ge=0)]

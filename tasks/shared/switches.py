@@ -19,11 +19,13 @@ class Switch:
     force: bool
     pool_tolerance: int
     go_back: bool = False
+    quality: bool = False
 
     def arguments(self, number: int) -> list[str]:
         """hostkit's command line for the generation of that number."""
         options = ["--force"] if self.force else []
         options += ["--go-back"] if self.go_back else []
+        options += ["--quality"] if self.quality else []
         return [
             *("switch", str(number), "--deadline", str(self.deadline_s)),
             *("--wait", str(self.wait_s), "--pool-tolerance", str(self.pool_tolerance)),
@@ -31,8 +33,14 @@ class Switch:
         ]
 
 
-def switch(settings: "Settings", doing: str, *, go_back: bool = False) -> Switch:
-    """A switch as the settings have it."""
+def switch(
+    settings: "Settings", doing: str, *, go_back: bool = False, quality: bool = False
+) -> Switch:
+    """A switch as the settings have it.
+
+    `go_back` brings the generation before into service again when the new one fails; `quality`
+    counts it as a failure, too, when the new one's answers are worse.
+    """
     return Switch(
         doing,
         settings.ready_timeout_s,
@@ -40,6 +48,7 @@ def switch(settings: "Settings", doing: str, *, go_back: bool = False) -> Switch
         settings.force == "yes",
         settings.kv_pool_tolerance,
         go_back,
+        quality and settings.quality_check,
     )
 
 

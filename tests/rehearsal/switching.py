@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+from pathlib import Path
 
 from . import deploys, state
 
@@ -21,7 +22,8 @@ for name in ("verified", "start.json"):
     (new / name).unlink(missing_ok=True)
 digest = os.urandom(6).hex()
 note = json.loads((new / "generation.json").read_text())
-(new / "generation.json").write_text(json.dumps(note | {"digest": digest}))
+note |= {"digest": digest, "environment": note.get("environment", {}) | env}
+(new / "generation.json").write_text(json.dumps(note))
 lines = (new / "vllm.env").read_text().splitlines()
 env["GENERATION_DIGEST"] = digest
 lines = [line for line in lines if line.split("=")[0] not in env]
@@ -76,3 +78,24 @@ def remains(host: str) -> str:
         "ls /run/systemd/system/vllm.service.d 2>/dev/null; cat /run/vllm/switch.lock; true",
         host=host,
     )
+
+
+def stop_before_step(host: str, step: int, number: int, *options: str) -> str:
+    """Begin a switch that goes no further than its n-th lasting step; the step, or "done …"."""
+    words = [str(step), "switch", str(number), "--deadline", "8", *options]
+    script = Path(__file__).with_name("cut_at_step.py").read_text(encoding="utf-8")
+    stopped = subprocess.Popen(
+        state.load(host).ssh_command(f"python3 -IB - {shlex.join(words)} 2>&1"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert stopped.stdin
+    assert stopped.stdout
+    stopped.stdin.write(script)
+    stopped.stdin.close()
+    said = next((line for line in stopped.stdout if line.startswith(("before step", "done"))), "")
+    stopped.kill()
+    stopped.wait()
+    stopped.stdout.close()
+    return said.strip()

@@ -97,15 +97,29 @@ def probe(server: Server, timeout_s: float = 120) -> None:
 
 def chat(server: Server, question: str, timeout_s: float = 120) -> str:
     """One question, one answer, at temperature 0."""
+    found = message(server, question, {"max_tokens": 64}, timeout_s)
+    # A model that thinks may have spent all its tokens on that.
+    return str(found.get("content") or found.get("reasoning") or "(no answer)")
+
+
+def message(
+    server: Server, question: str, options: dict[str, Any], timeout_s: float
+) -> dict[str, Any]:
+    """The message that answers a question at temperature 0; NotAnswering when there is none."""
     body = {
         "model": server.model,
         "messages": [{"role": "user", "content": question}],
-        "max_tokens": 64,
         "temperature": 0,
+        **options,
     }
-    message = _post(server, "/v1/chat/completions", body, timeout_s)["choices"][0]["message"]
-    # A model that thinks may have spent all its tokens on that.
-    return str(message.get("content") or message.get("reasoning") or "(no answer)")
+    answer = _post(server, "/v1/chat/completions", body, timeout_s)
+    try:
+        found = answer["choices"][0]["message"]
+    except (KeyError, IndexError, TypeError):
+        found = None
+    if not isinstance(found, dict):
+        raise NotAnswering(f"an answer has no message: {str(answer)[:100]}")
+    return found
 
 
 def metrics(server: Server) -> str:

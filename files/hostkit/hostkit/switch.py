@@ -18,6 +18,7 @@ from hostkit import (
     lock,
     paths,
     preflight,
+    quality,
     server,
     settle,
     units,
@@ -47,6 +48,7 @@ class Order:
     doing: str = "restarting the server"
     go_back: bool = False
     pool_tolerance: float = 10
+    quality: bool = False
 
 
 def register(subparsers: Any) -> None:
@@ -59,6 +61,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--doing", default="restarting the server")
     parser.add_argument("--go-back", action="store_true", help="to the one before when it fails")
     parser.add_argument("--pool-tolerance", type=float, default=10, help="percent")
+    parser.add_argument("--quality", action="store_true", help="compare its answers, too")
     parser.set_defaults(run=lambda args: switch(_order(args)))
 
     parser = subparsers.add_parser("check-switch", help="may a switch stop the server now?")
@@ -77,6 +80,7 @@ def _order(args: argparse.Namespace) -> Order:
         args.doing,
         args.go_back,
         args.pool_tolerance,
+        args.quality,
     )
 
 
@@ -100,20 +104,22 @@ def switch(order: Order) -> int:
     with lock.held(order.doing, order.by) as left:
         unused = left is not None and settle.tidy(left)
         check_before_stop(order.generation)
+        score = _score_before() if order.quality and not unused else None
         back = generations.to_go_back_to(order.generation) if order.go_back else None
         progress(budget(order.generation))
         if not (order.force or unused):
             idle.require(order.wait_s, progress)
-        _Switch(order, back).carry_out()
+        _Switch(order, back, score).carry_out()
     return 0
 
 
 class _Switch:
     """The part of a switch during which the host may be without a server."""
 
-    def __init__(self, order: Order, back: int | None) -> None:
+    def __init__(self, order: Order, back: int | None, score: float | None) -> None:
         self.order = order
         self.back = back
+        self.score = score
         self.current = generations.linked(paths.CURRENT)
         self.previous = generations.linked(paths.PREVIOUS)
         self.stopped_at = time.monotonic()
@@ -148,12 +154,15 @@ class _Switch:
         self, number: int, found: server.Server, seconds: float, usual: goodstart.Start | None
     ) -> None:
         log = units.journal(watching.attempt().invocation)
-        now = goodstart.of(log, seconds, server.metrics(found))
+        score = quality.measure(found) if self.order.quality else quality.baseline(number)
+        now = goodstart.of(log, seconds, server.metrics(found), score)
         progress(goodstart.describe(now))
         warnings: list[str] = []
         failures: list[str] = []
         if usual is not None:
             warnings, failures = goodstart.compare(now, usual, self.order.pool_tolerance)
+        if score is not None and (why := quality.worse(score, self.score)):
+            failures.append(why)
         for warning in warnings:
             progress(f"warning: {warning}")
         if failures:
@@ -184,6 +193,20 @@ class _Switch:
             f"generation {number} failed and generation {back} serves again, after {down:.0f} s "
             f"without a server: {error}"
         ) from error
+
+
+def _score_before() -> float | None:
+    """What the server that is going to be stopped scores; None when none answers."""
+    try:
+        found = server.find()
+        known = quality.baseline(found.generation)
+        if known is not None:
+            return known
+        progress("asking the server that runs, to compare with")
+        return quality.measure(found)
+    except server.NotAnswering as error:
+        progress(f"warning: there is nothing to compare the answers with: {error}")
+        return None
 
 
 def _seconds(usual: goodstart.Start | None) -> float | None:

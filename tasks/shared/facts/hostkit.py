@@ -84,6 +84,30 @@ class HostStateFact(FactBase[HostState]):
         return HostState.model_validate(_json(output))
 
 
+class Outlook(BaseModel):
+    """What an upgrade would cost: the SSD tier's size now, how long the last good start took."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tier_bytes: int = 0
+    ready_s: float | None = None
+
+
+class OutlookFact(FactBase[Outlook]):
+    """The figures that a plan shows besides what changes; nothing on a host without hostkit."""
+
+    def command(self) -> StringCommand:
+        # A hostkit that was installed before this question existed has no answer.
+        return StringCommand(_if_installed("outlook"), "2>/dev/null || echo '{}'")
+
+    @staticmethod
+    def default() -> Outlook:
+        return Outlook()
+
+    def process(self, output: list[str]) -> Outlook:
+        return Outlook.model_validate(_json(output))
+
+
 NOT_INSTALLED = "hostkit is not installed yet"
 
 

@@ -6,7 +6,7 @@ from pyinfra import host, logger, state
 from pyinfra.api import operation
 from pyinfra.facts.files import FileContents
 
-from tasks.shared import guards, rollout
+from tasks.shared import generations, guards, rollout
 from tasks.shared.facts.files import TextTree
 from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact, hostkit
 from tasks.shared.generations import GENERATIONS_DIR, Generation, Step, next_step
@@ -148,12 +148,15 @@ def switchable(generation: Generation, switch: Switch) -> Commands:
 
 
 @operation()
-def switched(generation: Generation, switch: Switch, batch: Batch) -> Commands:
+def switched(
+    generation: Generation, switch: Switch, batch: Batch, *, again: bool = True
+) -> Commands:
     """Switch to a staged generation in one watched start, once the server is idle.
 
     + generation: the one that should run
     + switch: how: whether to wait, to go back, …
     + batch: the hosts whose turn it is; nothing is done on others, nor after a host has failed
+    + again: start it anew when it is the one that serves already
 
     vllm.switched(name="Switch", generation=wanted, switch=how, batch=batch)
     """
@@ -173,5 +176,34 @@ def switched(generation: Generation, switch: Switch, batch: Batch) -> Commands:
         number = present.next_number()
     if number is None:
         yield from refuse("this generation is not staged: run deploy.py first")
+        return
+    if not again and number == present.running and present.answering:
+        host.noop(f"generation {number} is the one that serves")
+        return
+    yield from run_job(f"switch-{number}", *switch.arguments(number))
+
+
+@operation()
+def rolled_back(to: int | None, switch: Switch, batch: Batch) -> Commands:
+    """Switch back to a generation that has served: code and settings together.
+
+    + to: its number; None: the one that served before the current one
+    + switch: how
+    + batch: the hosts whose turn it is
+
+    vllm.rolled_back(name="Roll back", to=None, switch=how, batch=batch)
+    """
+    if host.name not in batch.hosts:
+        host.noop(f"it is the turn of {', '.join(batch.hosts)}")
+        return
+    present = host.get_fact(HostStateFact)
+    why_not = rollout.stopped_by() or generations.no_way_back(present, to)
+    if why_not:
+        yield from refuse(why_not)
+        return
+    number = to if to is not None else present.previous
+    assert number is not None
+    if number == present.running and present.answering:
+        host.noop(f"generation {number} is the one that runs")
         return
     yield from run_job(f"switch-{number}", *switch.arguments(number))

@@ -7,7 +7,8 @@ STANDIN_FAULT      a comma-separated list of
     exit           a traceback while the model is loading, exit status 1
     exit-late      the same after the port is open
     never-ready    goes on loading
-    nonsense       answers, but not with what was asked for
+    nonsense       answers, but not with as many tokens as were asked for
+    wrong          answers of the right length with nothing right in them
     stuck          takes requests and never works on them; /health stays 200
     ignore-term    SIGTERM does nothing
 STANDIN_START_S    seconds that loading takes (0.2)
@@ -215,6 +216,8 @@ class Handler(BaseHTTPRequestHandler):
         tokens = body.get("max_tokens", 16) if body.get("ignore_eos") else words
         tokens = min(tokens, body.get("max_tokens", tokens))
         self.requests.work(len(str(prompt).split()), tokens)
+        if "wrong" in FAULTS:
+            text = "as it were " * 8
         if "nonsense" in FAULTS:
             text, tokens = "!!!!!!!!", 0
         choice: dict[str, Any] = {"index": 0, "finish_reason": "length", "logprobs": None}

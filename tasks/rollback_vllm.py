@@ -1,0 +1,13 @@
+"""Go back to the generation before, or to a named one: code and settings together, watched."""
+
+from tasks.shared import rollout, switches
+from tasks.shared.operations import vllm
+from tasks.shared.settings import settings
+
+for batch in rollout.batches():
+    vllm.rolled_back(
+        name=batch.title("Roll back"),
+        to=settings().rollback_to,
+        switch=switches.switch(settings(), "rolling the server back", go_back=True),
+        batch=batch,
+    )
