@@ -1,6 +1,7 @@
 """A generation's own vLLM is asked before it is staged; the vLLM here is imitated."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -43,6 +44,16 @@ def test_an_accepted_candidate_gets_its_number_and_keeps_the_answer(candidate):
     staged = candidate.with_name("3")
     assert json.loads((staged / "answer.json").read_text())["verdict"] == "accepted"
     assert not candidate.exists()
+
+
+def test_what_a_deploy_that_was_cut_off_left_is_removed_after_an_hour(candidate):
+    old, new = candidate.with_name("candidate-d2"), candidate.with_name("candidate-d3")
+    old.mkdir()
+    new.mkdir()
+    os.utime(old, (0, 0))
+    answers(candidate, "accepted")
+    preflight.stage(candidate, 3)
+    assert sorted(path.name for path in candidate.parent.iterdir()) == ["3", "candidate-d3"]
 
 
 def test_a_refused_candidate_is_not_staged_and_the_reason_is_one_line(candidate, capsys):

@@ -25,6 +25,7 @@ ANSWER = "answer.json"
 """The file in a generation that says what its vLLM thinks of it."""
 
 TIME_LIMIT_S = 600
+_ABANDONED_S = 3600
 SCRIPT = Path(__file__).parents[1] / "scripts/ask_vllm.py"
 _LINE = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
@@ -89,7 +90,15 @@ def stage(candidate: Path, number: int) -> Answer:
     shutil.rmtree(target, ignore_errors=True)
     os.sync()
     candidate.rename(target)
+    _tidy()
     return answer
+
+
+def _tidy() -> None:
+    """Remove what deploys that were cut off left behind, not what another may be staging now."""
+    for left in paths.GENERATIONS.glob("candidate-*"):
+        if time.time() - left.stat().st_mtime > _ABANDONED_S:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def again(number: int) -> None:
