@@ -41,8 +41,10 @@ kv_cache_dtype = "turboquant_4bit_nc"
 turboquant_decode = "fused"  # fused: ours, 7 times as fast from 16K tokens on | stock: vLLM's
 mamba_ssm_cache_dtype = "bfloat16"  # with MTP 1 this gives blocks of 1,584 tokens
 kv_ram_gib = 2.0  # RAM tier of all ranks together; 0: no KV offload at all (README: WSL2)
-kv_ssd_gb = 150  # SSD tier; 0: RAM only. Nothing removes old files yet: watch the disk
+kv_ssd_gb = 150  # SSD tier; 0: RAM only. What is above is removed, least recently used first
 kv_ssd_dir = "/var/lib/vllm"  # the tier has a folder kv/ of its own in here
+kv_min_free_gb = 20  # the tier gives way when its disk has less than this free
+kv_prune_minutes = 15  # how often the timer looks; each start does as well
 python_hash_seed = 0  # another seed orphans every file of the SSD tier
 
 # --- Scheduling -----------------------------------------------------------------------------------

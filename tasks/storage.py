@@ -1,11 +1,14 @@
-"""Folders for the service, for models and for the SSD tier of the KV cache.
+"""Folders for the service, for models and for the SSD tier of the KV cache, and that tier's limits.
 
 Each belongs to the service only where it has to write: root works in the others.
 """
 
+from io import StringIO
+
 from pyinfra.operations import files
 
-from tasks.shared import models, serving
+from tasks.shared import kv_tier, models, serving, templates
+from tasks.shared.operations import units
 from tasks.shared.settings import settings
 
 for path in ("/var/lib/vllm", "/var/lib/vllm/health", models.MODELS_DIR):
@@ -22,3 +25,24 @@ if settings().kv_ssd_gb:
         group="vllm",
         mode="750",
     )
+    files.put(
+        name="Mark it as one in which hostkit may remove blocks",
+        src=StringIO("hostkit keeps this folder within the limits of /etc/vllm/kv-tier.json.\n"),
+        dest=kv_tier.marker(settings()),
+        mode="644",
+        create_remote_dir=False,
+    )
+    files.put(
+        name="Write the limits of the SSD tier",
+        src=StringIO(kv_tier.limits(settings())),
+        dest=kv_tier.LIMITS,
+        mode="644",
+        create_remote_dir=False,
+    )
+else:
+    files.file(name="Set no limits for an SSD tier", path=kv_tier.LIMITS, present=False)
+units.timer(
+    name="Keep the SSD tier within its limits",
+    unit="vllm-kv-prune",
+    files=templates.prune(settings()),
+)

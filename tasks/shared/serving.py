@@ -147,6 +147,7 @@ def kv_connector(settings: "Settings", kv_fingerprint: str) -> dict[str, Any]:
     }
     if settings.kv_ssd_gb:
         # No key for a size: vLLM 0.31 has no cap, and refuses to start on a key it does not know.
+        # hostkit prunes it.
         extra["secondary_tiers"] = [
             {"type": "fs", "root_dir": f"{kv_dir(settings)}/{kv_fingerprint}"}
         ]

@@ -82,6 +82,8 @@ class Settings(BaseModel):
     kv_ram_gib: Annotated[float, Field(ge=0)]
     kv_ssd_gb: Annotated[int, Field(ge=0)]
     kv_ssd_dir: AbsolutePath
+    kv_min_free_gb: Annotated[int, Field(ge=0)]
+    kv_prune_minutes: Annotated[int, Field(ge=1, le=1440)]
     python_hash_seed: Annotated[int, Field(ge=0, le=4294967295)]
 
     mtp_tokens: Annotated[int, Field(ge=0, le=8)]

@@ -41,6 +41,18 @@ def windows_script(settings: Settings, distribution: str) -> str:
     )
 
 
+def prune(settings: Settings) -> dict[str, str] | None:
+    """The units that keep the SSD tier within its quota, by name; None without that tier."""
+    if not settings.kv_ssd_gb:
+        return None
+    names = ("vllm-kv-prune.service", "vllm-kv-prune.timer")
+    folder = serving.kv_dir(settings)
+    return {
+        n: _environment().get_template(f"{n}.j2").render(settings=settings, kv_dir=folder)
+        for n in names
+    }
+
+
 def watch(settings: Settings) -> dict[str, str] | None:
     """The units that look for a hang, by name; None when nobody is to look."""
     if not settings.hang_after_s:

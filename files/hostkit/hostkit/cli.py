@@ -14,6 +14,7 @@ from hostkit import (
     outlook,
     preflight,
     quality,
+    prune,
     release,
     service,
     settle,
@@ -46,6 +47,7 @@ _MODULES = (
     hang,
     notify,
     preflight,
+    prune,
 )
 
 

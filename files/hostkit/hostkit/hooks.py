@@ -5,13 +5,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from hostkit import failures, starts, sweep, units
+from hostkit import failures, prune, starts, sweep, units
 
 _BY_REQUEST = ("stop", "restart", "try-restart")
 
 
 def register(subparsers: Any) -> None:
-    parser = subparsers.add_parser("before-start", help="count the start, sweep (unit)")
+    parser = subparsers.add_parser("before-start", help="count the start, sweep, prune (unit)")
     parser.set_defaults(run=lambda _args: before_start())
     parser = subparsers.add_parser("after-stop", help="keep a failure, sweep (unit)")
     parser.set_defaults(run=lambda _args: after_stop(os.environ))
@@ -20,6 +20,7 @@ def register(subparsers: Any) -> None:
 def before_start() -> int:
     starts.record()
     _sweep()
+    prune.before_start()
     return 0
 
 

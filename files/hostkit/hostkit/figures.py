@@ -1,0 +1,37 @@
+"""Figures for Prometheus, as text files: one for each part of hostkit, replaced as a whole."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hostkit import paths, process
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A metric without labels. A counter's value is what came on top since the last time."""
+
+    name: str
+    type: Literal["gauge", "counter"]
+    help: str
+    value: float
+
+
+def write(part: str, figures: Sequence[Figure]) -> None:
+    """Write vllm_<part>_<name> of each figure to <part>.prom. Counters go on from what it says."""
+    file = paths.HEALTH / f"{part}.prom"
+    before = _read(file.read_text("utf-8", "replace")) if file.is_file() else {}
+    lines = []
+    for figure in figures:
+        name = f"vllm_{part}_{figure.name}"
+        earlier = before.get(name, 0.0) if figure.type == "counter" else 0
+        value = figure.value + earlier
+        lines += [f"# HELP {name} {figure.help}", f"# TYPE {name} {figure.type}"]
+        lines.append(f"{name} {int(value) if value == int(value) else value}")
+    process.write_atomic(file, "\n".join(lines) + "\n")
+
+
+def _read(text: str) -> dict[str, float]:
+    rows = re.findall(r"^(\w+) (\d+(?:\.\d+)?(?:e\+\d+)?)$", text, re.MULTILINE)
+    return {name: float(value) for name, value in rows}
