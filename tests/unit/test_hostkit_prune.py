@@ -3,7 +3,9 @@
 import fcntl
 import json
 import os
+import platform
 import time
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -52,9 +54,9 @@ class Tier:
         os.utime(file, (used, used))
         return file
 
-    def blocks(self, count: int, **more: str) -> list[Path]:
+    def blocks(self, count: int, fingerprint: str = USED) -> list[Path]:
         """So many, the first used an hour ago, each other an hour earlier than the one before."""
-        return [self.block(f"{number:064x}", number + 1, **more) for number in range(count)]
+        return [self.block(f"{number:064x}", number + 1, fingerprint) for number in range(count)]
 
     def left(self) -> set[Path]:
         return {path for path in self.folder.rglob("*.*") if path.is_file()} - {
@@ -171,7 +173,7 @@ def test_without_a_server_that_writes_a_temporary_file_is_left_over(
     monkeypatch.setattr(units, "processes_of", lambda: processes)
     file = tier.file(tier.folder / USED / "m_r0/000/00_g0/a.bin_1.tmp", 0)
     os.utime(file, (time.time() - 60,) * 2)
-    prune._command(type("Args", (), {"dry_run": False}))
+    prune._command(Namespace(dry_run=False))
     assert file.exists() is stays
 
 
@@ -376,7 +378,7 @@ def test_under_wsl2_it_says_that_windows_gets_nothing_back(tier, monkeypatch):
     disk.write_bytes(b"")
     os.truncate(disk, 250 * 10**9)
     monkeypatch.setattr(windowsdisk, "USERS", tier.root / "Users")
-    monkeypatch.setattr(windowsdisk.platform, "release", lambda: "6.6.87-microsoft-standard-WSL2")
+    monkeypatch.setattr(platform, "release", lambda: "6.6.87-microsoft-standard-WSL2")
     tier.blocks(11)
     removed, windows = pruned()
     assert "removed 2 blocks" in removed
@@ -384,6 +386,6 @@ def test_under_wsl2_it_says_that_windows_gets_nothing_back(tier, monkeypatch):
     assert "all files take" in windows
     assert "Optimize-VHD" in windows
     assert len(pruned()) == 1
-    monkeypatch.setattr(windowsdisk.platform, "release", lambda: "6.1.0-18-amd64")
+    monkeypatch.setattr(platform, "release", lambda: "6.1.0-18-amd64")
     tier.blocks(11)
     assert len(pruned()) == 1
