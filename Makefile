@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 export UV_SYSTEM_CERTS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv rehearse test lint locks campaign clean
+.PHONY: help venv rehearse test lint locks pin-patch new-version campaign clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -25,6 +25,17 @@ lint: venv  ## ruff and mypy
 
 locks: venv  ## resolve the hash-pinned requirements and files/locks again
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" && requirements/compile.sh && files/locks/compile.sh
+
+# The newest version of vLLM that is locked.
+V ?= $(shell ls files/locks/vllm-*-cuda.wheel.txt | sed 's/.*vllm-\(.*\)-cuda.*/\1/' | sort -V | tail -1)
+
+pin-patch: venv  ## URL=https://…/commit/<40 digits>.patch: fetch, show, try and pin a patch
+	@PYTHONPATH=files/hostkit $(PYTHON) -m maintenance.pin_patch '$(URL)' '$(V)' \
+	    $(if $(SOURCE),--source '$(SOURCE)') $(if $(FILE),--file '$(FILE)')
+
+new-version: venv  ## V=0.32.0: try the series on another version of vLLM and lock it
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" PYTHONPATH=files/hostkit \
+	    $(PYTHON) -m maintenance.new_version '$(V)'
 
 venv:  ## .venv with pyinfra and the test tools
 	@requirements/venv.sh

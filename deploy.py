@@ -16,3 +16,4 @@ if inspection.machine().has_systemd:
     local.include("tasks/service.py")
     local.include("tasks/watch.py")
     local.include("tasks/verify.py")
+    local.include("tasks/retention.py")

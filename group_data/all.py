@@ -7,6 +7,25 @@ Literals only. A host's own values go into inventory.py, a value for one run on 
 # --- Engine ---------------------------------------------------------------------------------------
 # files/patches/vllm-<version>/ and files/locks/vllm-<version>-<accelerator>* belong to it.
 vllm_version = "0.31.0"
+build_route = "auto"  # overlay: vLLM's wheel, patched | source: compiled | auto: as patches need
+vllm_source = "sdist"  # what "source" compiles: sdist, or "https://github.com/…@<40-digit commit>"
+cuda_arch_list = "12.0"  # compute capabilities to compile for: nvidia-smi --query-gpu=compute_cap
+build_jobs = 1  # compilers at once; each may take 12 GiB, and more than fit are refused
+keep_releases = 3  # the newest, and each that a kept generation needs
+keep_generations = 10  # the newest, the current one and the one before
+pinned_patches = [
+    # Commits of pull requests, after the series: `make pin-patch URL=…` prints such an entry.
+    # PR #53060 (fused decode for TurboQuant; long decode +28 %, KV pool -11 %) belongs here. It is
+    # empty because the pull request is open and changes: which commit is the good one is yours to
+    # say. It changes the layout of cached KV, and needs build_route "auto" or "source".
+    # {
+    #     "url": "https://github.com/vllm-project/vllm/commit/<40 digits>.patch",
+    #     "vllm_version": "0.31.0",
+    #     "why": "fused decode attention for turboquant_4bit_nc",
+    #     "hunks_sha256": "<64 digits>",
+    #     "files": {"csrc/…": {"before": "<64 digits>", "after": "<64 digits>"}},
+    # },
+]
 accelerator = "cuda"  # cuda | cpu (on Debian 12: it is locked for Python 3.11)
 wsl2 = True  # pinned memory, no peer-to-peer, the driver's libraries under /usr/lib/wsl
 gpus = 2  # tensor parallel size
@@ -74,6 +93,7 @@ canary = None  # the host that is restarted first, alone
 rollout = []  # [["gpu-1", "gpu-2"], ["gpu-3"]]: restarted together; []: one after another
 kv_pool_tolerance = 10  # percent that a start's KV pool may be smaller than the last good one's
 max_jobs = 1  # compiler processes at once in the server's own JIT: each may take 12 GiB
+memory_floor_mib = None  # below it compilers are ended; None: an eighth of RAM, at most 3 GiB
 
 # --- When it fails --------------------------------------------------------------------------------
 hang_after_s = 300  # requests under way and no progress for so long is a hang; 0: nobody looks

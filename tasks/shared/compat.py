@@ -220,7 +220,7 @@ def subjects(settings: "Settings", *, stock: bool = False) -> dict[str, Any]:
     own = settings.model_copy(update={"extra_serve_args": {}, "extra_env": {}})
     config = serving.serve_config(own, kv_fingerprint="") | _extra_flags(settings)
     env = serving.environment(own, release="") | settings.extra_env
-    series = [] if stock else patches.series(settings.vllm_version)
+    series = [] if stock else patches.wanted(settings)
     return {
         **dict(_flat("", config)),
         **{f"env.{name}": value for name, value in env.items()},
@@ -235,7 +235,7 @@ def subjects(settings: "Settings", *, stock: bool = False) -> dict[str, Any]:
         "settings.gpu_memory_mib": settings.gpu_memory_mib,
         "settings.safe_utilization": settings.safe_utilization,
         "patched": {file for patch in series for file in patch.files},
-        "patches": "".join(patches.text(settings.vllm_version, patch) for patch in series),
+        "patches": "" if stock else "".join(patches.texts(settings).values()),
     }
 
 

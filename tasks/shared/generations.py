@@ -79,7 +79,7 @@ def kv_fingerprint(settings: "Settings", weights: str) -> str:
     parts = [
         weights,
         settings.vllm_version,
-        *(patches.text(settings.vllm_version, p) for p in patches.series(settings.vllm_version)),
+        *patches.texts(settings).values(),
         settings.mamba_ssm_cache_dtype,
         str(settings.python_hash_seed),
     ]

@@ -34,15 +34,17 @@ class Release:
 def versions() -> list[str]:
     """The versions of vLLM that there are locks for."""
     found = {re.match(r"vllm-(\d+\.\d+\.\d+)-", path.name) for path in LOCKS.glob("vllm-*.txt")}
-    return sorted({match[1] for match in found if match})
+    return sorted({match[1] for match in found if match}, key=patches.numbers)
 
 
 def wanted(settings: "Settings") -> Release:
     """The release that these settings ask for. The same settings give the same name on any host."""
     lock = LOCKS / f"vllm-{settings.vllm_version}-{settings.accelerator}"
-    series = patches.series(settings.vllm_version)
+    series = patches.wanted(settings)
+    route = patches.route(settings.build_route, series)
     built_from: dict[str, object] = {
         "version": settings.vllm_version,
+        "route": route,
         "accelerator": settings.accelerator,
         "patches": [
             {"name": patch.name, "files": {k: v.model_dump() for k, v in patch.files.items()}}
@@ -51,12 +53,13 @@ def wanted(settings: "Settings") -> Release:
         "drop_requirements": _DROPPED_ON_CPU if settings.accelerator == "cpu" else [],
         "python": "/usr/bin/python3",
         "imports": packages.imports(settings.vllm_version),
+        **(_compiled_with(settings) if route == "source" else {}),
     }
     inputs = {
-        "wheel.txt": lock.with_name(f"{lock.name}.wheel.txt").read_text(encoding="utf-8"),
-        "lock.txt": lock.with_name(f"{lock.name}.txt").read_text(encoding="utf-8"),
-        "tools.txt": (LOCKS / "tools.txt").read_text(encoding="utf-8"),
-        **{f"patches/{patch.name}": patches.text(settings.vllm_version, patch) for patch in series},
+        **_pins(settings, route),
+        "lock.txt": _read(f"{lock.name}.txt"),
+        "tools.txt": _read("tools.txt"),
+        **{f"patches/{name}": text for name, text in patches.texts(settings).items()},
         **packages.inputs(),
         **({"plugins.txt": plugins.lock(settings.plugins)} if settings.plugins else {}),
     }
@@ -71,9 +74,33 @@ def wanted(settings: "Settings") -> Release:
         "installed_version": installed_version,
         "find_links": settings.find_links,
         "extra_index_urls": settings.extra_index_urls,
+        "memory_floor_mib": settings.memory_floor_mib,
+        "build_jobs": settings.build_jobs,
+        "cuda_arch_list": settings.cuda_arch_list,
     }
     inputs["spec.json"] = json.dumps(spec, indent=2) + "\n"
     return Release(name, installed_version, inputs)
+
+
+def _compiled_with(settings: "Settings") -> dict[str, object]:
+    """What decides what comes out of the compilers, besides the sources."""
+    archs = settings.cuda_arch_list if settings.accelerator == "cuda" else ""
+    return {"source": settings.vllm_source, "cuda_arch_list": archs}
+
+
+def _pins(settings: "Settings", route: str) -> dict[str, str]:
+    """The input that vLLM itself comes from, and what compiles it."""
+    version = settings.vllm_version
+    if route == "overlay":
+        return {"wheel.txt": _read(f"vllm-{version}-{settings.accelerator}.wheel.txt")}
+    pins = {"build.txt": _read("build.txt")}
+    if settings.vllm_source == "sdist":
+        pins["sdist.txt"] = _read(f"vllm-{version}.sdist.txt")
+    return pins
+
+
+def _read(name: str) -> str:
+    return (LOCKS / name).read_text(encoding="utf-8")
 
 
 def _digest(built_from: dict[str, object], inputs: dict[str, str]) -> str:

@@ -30,6 +30,7 @@ from tasks.shared import (
     decode,
     formats,
     models,
+    patches,
     plugins,
     prefill,
     proofs,
@@ -58,6 +59,12 @@ class Settings(BaseModel):
     gpus: Annotated[int, Field(ge=1, le=16)]
     gpu_memory_mib: Annotated[int, Field(ge=2048)]
     gpu_memory_utilization: Annotated[float, Field(gt=0, lt=1)] | None
+
+    build_route: Literal["auto", "overlay", "source"]
+    vllm_source: Annotated[str, StringConstraints(pattern=r"^(sdist|\S+://\S+@[0-9a-f]{40})$")]
+    cuda_arch_list: Annotated[str, StringConstraints(pattern=r"^\d+\.\d[af]?(;\d+\.\d[af]?)*$")]
+    build_jobs: Count
+    pinned_patches: list[patches.PinnedPatch]
 
     model: str
     served_model_name: Annotated[str, StringConstraints(pattern=r"^[\w./:-]+$")]
@@ -111,6 +118,9 @@ class Settings(BaseModel):
     hang_restart: bool
     notify_file: Line | None
     max_jobs: Count
+    keep_generations: Count
+    keep_releases: Count
+    memory_floor_mib: Annotated[int, Field(ge=256)] | None
 
     wsl_memory_gib: Annotated[int, Field(ge=8)] | None
     wsl_swap_gib: Annotated[int, Field(ge=0)] | None
@@ -157,7 +167,11 @@ class Settings(BaseModel):
     @classmethod
     def _version_has_its_files(cls, value: str) -> str:
         if value not in releases.versions():
-            raise ValueError(f"must be one of {', '.join(releases.versions())}: see files/locks")
+            raise ValueError(
+                f"must be one of {', '.join(releases.versions())}; for another: "
+                f"make new-version V={value}"
+            )
+        patches.series(value)
         return value
 
     @field_validator("extra_env")
@@ -190,6 +204,7 @@ class Settings(BaseModel):
             )
         start_limit.check(self)
         decode.check(self)
+        patches.check(self)
         config = serving.serve_config(self, kv_fingerprint="")
         try:
             formats.serve_yaml(config)

@@ -59,3 +59,9 @@ def watch(settings: Settings) -> dict[str, str] | None:
         return None
     names = ("vllm-watch.service", "vllm-watch.timer")
     return {n: _environment().get_template(f"{n}.j2").render(settings=settings) for n in names}
+
+
+def guard_unit(settings: Settings, hostkit_digest: str) -> str:
+    """The text of vllm-guard.service."""
+    template = _environment().get_template("vllm-guard.service.j2")
+    return template.render(settings=settings, hostkit_digest=hostkit_digest)

@@ -69,14 +69,14 @@ def test_a_risk_is_accepted_by_name_alone_and_loudly(production, monkeypatch, ru
     (line,) = mistakes(production | rule.refused | {"accept_risks": others})
     assert f'accept_risks = ["{rule.name}"]' in line
     # Stands for the pinned patch that nvfp4 needs besides.
-    monkeypatch.setattr(patches, "text", lambda version, patch: "+    # an nvfp4 backend")
+    monkeypatch.setattr(patches, "texts", lambda settings: {"0001": "+    # an nvfp4 backend"})
     settings = Settings.model_validate(production | rule.refused | {"accept_risks": [rule.name]})
     assert any(f"ACCEPTED RISK {rule.name}: " in line for line in compat.warnings(settings))
 
 
 def test_a_variable_of_a_kernel_passes_with_the_patch_that_reads_it(make, monkeypatch):
     reads = '+    per_sm = os.environ.get("TQ_SIMT_CTAS_PER_SM")'
-    monkeypatch.setattr(patches, "text", lambda version, patch: reads)
+    monkeypatch.setattr(patches, "texts", lambda settings: {"0001": reads})
     settings = make(extra_env={"TQ_SIMT_CTAS_PER_SM": "2"})
     assert serving.environment(settings, "r")["TQ_SIMT_CTAS_PER_SM"] == "2"
 

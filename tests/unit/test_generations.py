@@ -141,7 +141,7 @@ def test_a_release_is_named_by_what_goes_in(production):
 def test_a_changed_patch_is_another_release(production, monkeypatch):
     settings = Settings.model_validate(production)
     before = releases.wanted(settings)
-    monkeypatch.setattr(patches, "text", lambda version, patch: "changed")
+    monkeypatch.setattr(patches, "texts", lambda settings: {"0001-a.patch": "changed"})
     assert releases.wanted(settings).name != before.name
 
 

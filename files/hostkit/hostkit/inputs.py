@@ -9,6 +9,7 @@ from typing import Any
 from hostkit import overlay, wheel
 from hostkit.process import Failure, read_json
 
+_NEEDED = {"overlay": ["wheel.txt"], "source": ["build.txt"]}
 _NAME = re.compile(r"[0-9][0-9A-Za-z.]*-[0-9a-f]{12}")
 
 
@@ -30,6 +31,29 @@ class Spec:
     python: str
     find_links: tuple[str, ...]
     extra_index_urls: tuple[str, ...]
+    memory_floor_mib: int | None
+    """What must stay available while it is built; None for the guard's default."""
+
+    route: str = "overlay"
+    """overlay: vLLM's own wheel is patched; source: it is compiled."""
+
+    source: str = "sdist"
+    """What is compiled: sdist, the archive that sdist.txt pins, or <git URL>@<commit>."""
+
+    target_device: str = ""
+    """VLLM_TARGET_DEVICE: the accelerator, or empty for a vLLM without kernels."""
+
+    cuda_arch_list: str = ""
+    build_jobs: int = 1
+
+    @property
+    def compiles_sdist(self) -> bool:
+        return self.route == "source" and self.source == "sdist"
+
+    def locks(self) -> list[Path]:
+        """What is installed beside vLLM: the lock, and that of the operator's plugins."""
+        files = (self.folder / name for name in ("lock.txt", "plugins.txt"))
+        return [file for file in files if file.is_file()]
 
     def inputs(self) -> dict[str, str]:
         """sha256 of every file of the inputs folder."""
@@ -62,6 +86,12 @@ def read_spec(folder: Path) -> Spec:
             python=raw.get("python", "/usr/bin/python3"),
             find_links=tuple(raw.get("find_links", ())),
             extra_index_urls=tuple(raw.get("extra_index_urls", ())),
+            memory_floor_mib=raw.get("memory_floor_mib"),
+            route=raw.get("route", "overlay"),
+            source=raw.get("source", "sdist"),
+            target_device=raw.get("target_device", raw["accelerator"]),
+            cuda_arch_list=raw.get("cuda_arch_list", ""),
+            build_jobs=raw.get("build_jobs", 1),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise Failure(f"{file}: missing or of another type: {error}") from error
@@ -69,7 +99,10 @@ def read_spec(folder: Path) -> Spec:
         raise Failure(f"{file}: name {spec.name!r}: expected <version>-<12 hex digits>")
     if spec.accelerator not in ("cpu", "cuda"):
         raise Failure(f"{file}: accelerator {spec.accelerator!r}: expected cpu or cuda")
-    for needed in ("wheel.txt", "lock.txt", "tools.txt"):
+    if spec.route not in _NEEDED:
+        raise Failure(f"{file}: route {spec.route!r}: expected {' or '.join(_NEEDED)}")
+    needs = [*_NEEDED[spec.route], *(["sdist.txt"] if spec.compiles_sdist else [])]
+    for needed in (*needs, "lock.txt", "tools.txt"):
         if not (folder / needed).is_file():
             raise Failure(f"{folder / needed}: no such file: upload the inputs again")
     listed = {patch.path for patch in spec.patches}

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hostkit import paths, units
+from hostkit import memory, paths, units
 from hostkit.process import Failure, run, write_atomic
 
 JOBS = paths.RUN / "jobs"
@@ -78,7 +78,7 @@ def command(
     passed_on = {key: value for key, value in environ.items() if _PASSED_ON.fullmatch(key)}
     properties = {
         "Type": "exec",
-        **(_WATCHER if arguments[:1] and arguments[0] in _WATCHERS else _WORKER),
+        **(_WATCHER if arguments[:1] and arguments[0] in _WATCHERS else _WORKER | _bounds()),
         "RuntimeMaxSec": str(runtime_max_s),
         "TimeoutStopSec": "300",
         "KillMode": "mixed",
@@ -101,6 +101,15 @@ def command(
         *hostkit,
         *arguments,
     ]
+
+
+def _bounds() -> dict[str, str]:
+    """All memory but the guard's floor: for the kernel to enforce, where it is let."""
+    reader = memory.Reader()
+    sample = reader.sample()
+    reader.close()
+    room = sample.available - memory.default_floor(sample.total)
+    return {"MemoryMax": f"{max(room, 1024)}M"}
 
 
 def record(name: str, environ: Mapping[str, str]) -> None:

@@ -60,13 +60,17 @@ def unpack(archive: Path, python: Path, work: Path, keep_open: Sequence[int] = (
     return roots[0]
 
 
-def apply_series(root: Path, patches: Sequence[Patch]) -> list[Outcome]:
+def apply_series(
+    root: Path, patches: Sequence[Patch], *, will_compile: bool = False
+) -> list[Outcome]:
     """Apply every patch in order to an unpacked wheel; each is applied whole or not at all.
+
+    A tree that will be compiled may be patched in any file, a wheel in vllm/**/*.py only.
 
     Failing patches do not stop the others, so that one run names all of them. The tree must be
     thrown away when any outcome is FAIL: the patches before it are in it.
     """
-    recorded = _recorded(root)
+    recorded = None if will_compile else _recorded(root)
     outcomes = []
     for index, patch in enumerate(patches):
         try:
@@ -75,7 +79,8 @@ def apply_series(root: Path, patches: Sequence[Patch]) -> list[Outcome]:
             outcomes.append(Outcome(patch.name, state))
         except Failure as failure:
             outcomes.append(Outcome(patch.name, FAIL, str(failure)))
-        recorded |= set(patch.files)
+        if recorded is not None:
+            recorded |= set(patch.files)
     return outcomes
 
 
@@ -101,6 +106,18 @@ def classify(patch: Patch, later: Sequence[Patch], found: Mapping[str, str | Non
         f"{path} has sha256 {_short(found[path])},"
         f" expected {_short(change.before)} before or {_short(change.after)} after the patch"
     )
+
+
+def report(outcomes: Sequence[Outcome]) -> None:
+    """Name every patch's outcome; raises Failure with the reason of each that failed."""
+    for outcome in outcomes:
+        print(f"  {outcome.name}: {outcome.state}", flush=True)
+    failed = [each for each in outcomes if each.state == FAIL]
+    if failed:
+        raise Failure(
+            "nothing was installed: "
+            + " | ".join(f"patch {each.name}: FAIL: {each.reason}" for each in failed)
+        )
 
 
 def rename(root: Path, version: str, archive_name: str, drop: Sequence[str]) -> None:
@@ -148,20 +165,20 @@ def pack(root: Path, python: Path, target: Path, keep_open: Sequence[int] = ()) 
     return packed
 
 
-def _apply(root: Path, patch: Patch, later: Sequence[Patch], recorded: set[str]) -> str:
-    touched = _touched(root, patch)
-    if touched != set(patch.files):
-        different = sorted(touched ^ set(patch.files))
+def _apply(root: Path, patch: Patch, later: Sequence[Patch], recorded: set[str] | None) -> str:
+    found = touched(root, patch.path)
+    if found != set(patch.files):
+        different = sorted(found ^ set(patch.files))
         raise Failure(f"the patch and its list of files differ: {', '.join(different)}")
     for path, change in patch.files.items():
-        if not _PATCHABLE.fullmatch(path):
+        if recorded is not None and not _PATCHABLE.fullmatch(path):
             raise Failure(f"{path}: only vllm/**/*.py can be patched without compiling")
-        if change.before is not None and path not in recorded:
+        if recorded is not None and change.before is not None and path not in recorded:
             raise Failure(f"{path} is not in the wheel")
     state = classify(patch, later, {path: _hash(root / path) for path in patch.files})
     if state == APPLIED:
-        _git(root, "--check", str(patch.path))
-        _git(root, str(patch.path))
+        git_apply(root, "--check", str(patch.path))
+        git_apply(root, str(patch.path))
         for path, change in patch.files.items():
             if _hash(root / path) != change.after:
                 raise Failure(
@@ -171,11 +188,11 @@ def _apply(root: Path, patch: Patch, later: Sequence[Patch], recorded: set[str])
     return state
 
 
-def _touched(root: Path, patch: Patch) -> set[str]:
+def touched(root: Path, patch: Path) -> set[str]:
     """The paths that git would change; a rename counts with both names."""
-    if not patch.path.is_file():
-        raise Failure(f"{patch.path}: no such file")
-    fields = _git(root, "--numstat", "-z", str(patch.path)).split("\0")
+    if not patch.is_file():
+        raise Failure(f"{patch}: no such file")
+    fields = git_apply(root, "--numstat", "-z", str(patch)).split("\0")
     paths = set()
     while fields and fields[0]:
         path = fields.pop(0).split("\t", 2)[2]
@@ -186,7 +203,7 @@ def _touched(root: Path, patch: Patch) -> set[str]:
     return paths
 
 
-def _git(root: Path, *arguments: str) -> str:
+def git_apply(root: Path, *arguments: str) -> str:
     """git apply on a plain folder.
 
     Inside a work tree git silently skips what lies outside of its own prefix, and an operator's

@@ -14,6 +14,8 @@ PREVIOUS = OPT / "previous"
 TOOLS = OPT / "tools"
 WORK = OPT / "work"
 DOWNLOADS = OPT / "cache/downloads"
+BUILT = OPT / "cache/built"
+TREES = OPT / "build"
 
 ETC = ROOT / "etc/vllm"
 SECRETS_ENV = ETC / "secrets.env"

@@ -6,7 +6,6 @@ is thrown away by the next build, so a build may be killed anywhere.
 
 import contextlib
 import fcntl
-import itertools
 import json
 import os
 import platform
@@ -14,15 +13,28 @@ import pwd
 import shutil
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from hostkit import inputs, installed, overlay, packages, paths, probe, wheel
+from hostkit import (
+    built,
+    guard,
+    inputs,
+    installed,
+    jit,
+    overlay,
+    packages,
+    paths,
+    probe,
+    source,
+    wheel,
+)
 from hostkit.jobs import progress
-from hostkit.process import Failure, read_json, run, write_atomic
+from hostkit.process import Failure, read_json, write_atomic
+from hostkit.tooling import Tools
 
 # Inputs that decide what is installed: a release of the same name must have been built of the same.
 _DECISIVE = ("wheel.txt", "lock.txt", "plugins.txt")
@@ -32,8 +44,10 @@ _SPACE_GIB = {"cpu": 5, "cuda": 12}
 """What a build takes at most: the wheel, unpacked and packed again, and the environment."""
 
 
-def build(folder: Path) -> bool:
+def build(folder: Path, by: str = "") -> bool:
     """Build the release of an inputs folder; False when it is there already, whole.
+
+    `by` is who wants it, for the manifest.
 
     Waits while another build works. Raises Failure with nothing of the release left.
     """
@@ -47,8 +61,11 @@ def build(folder: Path) -> bool:
             return False
         _clear(target)
         _require_space(spec.accelerator)
+        if why := guard.last_reason("build"):
+            progress(f"the last build was {why}")
         try:
-            _Builder(spec, target, lock).build()
+            with guard.watching("build", spec.memory_floor_mib) as watched:
+                _Builder(spec, target, lock, by).build(watched)
         except BaseException as error:
             shutil.rmtree(target, ignore_errors=True)
             if isinstance(error, OSError):
@@ -57,6 +74,7 @@ def build(folder: Path) -> bool:
             raise
         finally:
             shutil.rmtree(paths.WORK, ignore_errors=True)
+    guard.forget("build")
     return True
 
 
@@ -72,60 +90,80 @@ def _require_space(accelerator: str) -> None:
 class _Builder:
     """The steps of one build, in order."""
 
-    def __init__(self, spec: inputs.Spec, target: Path, lock: int) -> None:
+    def __init__(self, spec: inputs.Spec, target: Path, lock: int, by: str) -> None:
         self.spec = spec
+        self.by = by
         self.target = target
         self.venv = target / "venv"
         # Children inherit the lock: one that outlives a killed build keeps the next from starting.
-        self.keep_open = (lock,)
+        self.tools = Tools(spec, (lock,))
         self.started = time.monotonic()
         self.seconds: dict[str, float] = {}
 
-    def build(self) -> None:
-        spec = self.spec
+    def build(self, watched: guard.Watched) -> None:
+        spec, tools = self.spec, self.tools
         with self._step("tools", "build tools"):
-            tools = self._tools()
-        pin = wheel.parse_pin((spec.folder / "wheel.txt").read_text("utf-8"))
-        with self._step("download", str(pin)):
-            archive = wheel.cached(
-                pin, paths.DOWNLOADS / "wheels", lambda to: self._download(tools, to)
-            )
-        with self._step("patch", f"{len(spec.patches)} patches onto {archive.name}"):
-            unpacked = paths.WORK / "wheel"
-            unpacked.mkdir(parents=True)
-            root = overlay.unpack(archive, tools / "bin/python", unpacked, self.keep_open)
-            outcomes = overlay.apply_series(root, spec.patches)
-            _report(outcomes)
-            overlay.rename(root, spec.installed_version, archive.name, spec.drop_requirements)
-        with self._step("install", f"the locked packages, then vllm {spec.installed_version}"):
-            with ThreadPoolExecutor(1) as pool:  # packing compresses on one core for a while
-                packing = pool.submit(
-                    overlay.pack,
-                    root,
-                    tools / "bin/python",
-                    paths.WORK / "packed",
-                    self.keep_open,
-                )
-                self.target.mkdir(parents=True)
-                self._uv(tools, "venv", "--no-managed-python", "--python", spec.python, self.venv)
-                self._install_locked(tools)
-                packed = packing.result()
-            self._install_packed(tools, packed)
+            tools.make()
+        made = self._from_source() if spec.route == "source" else self._from_wheel()
+        with self._step("vllm", f"install vllm {spec.installed_version}"):
+            tools.install_wheel(self.venv, made.wheel)
             for folder in packages.folders(spec.folder):
-                own = packages.pack(
-                    folder, tools / "bin/python", paths.WORK / "own", self.keep_open
-                )
-                self._install_packed(tools, own)
+                target = paths.WORK / "own"
+                own = packages.pack(folder, tools.python, target, tools.keep_open)
+                tools.install_wheel(self.venv, own)
         with self._step("check", "dependencies and files"):
-            self._uv(tools, "pip", "check", "--python", self.venv)
-            misrecorded = self._settle(tools)
+            tools.uv("pip", "check", "--python", self.venv)
+            misrecorded = self._settle()
         with self._step("probe", "every compiled module loads"):
             work = paths.WORK / "probe"
             work.mkdir(parents=True)
             probed = probe.probe(self.venv, spec.accelerator, work)
             packages.check_imports(self.venv, spec.imports, probe.environment(work))
         self._make_cache()
-        self._write_manifest(pin, outcomes, probed, misrecorded, tools)
+        modules: Mapping[str, str] = {}
+        if spec.accelerator == "cuda":
+            with self._step("jit", "FlashInfer's modules"):
+                cache = self.target / "cache"
+                modules = jit.build(self.venv, cache, spec.cuda_arch_list, spec.build_jobs)
+        self._write_manifest(made, probed, misrecorded, modules, watched)
+
+    def _from_wheel(self) -> built.Made:
+        """The overlay route: vLLM's own wheel, patched and packed again."""
+        spec, tools = self.spec, self.tools
+        pin = wheel.parse_pin((spec.folder / "wheel.txt").read_text("utf-8"))
+        with self._step("download", str(pin)):
+            archive = wheel.cached(pin, paths.DOWNLOADS / "wheels", tools.download_wheel)
+        with self._step("patch", f"{len(spec.patches)} patches onto {archive.name}"):
+            unpacked = paths.WORK / "wheel"
+            unpacked.mkdir(parents=True)
+            root = overlay.unpack(archive, tools.python, unpacked, tools.keep_open)
+            outcomes = overlay.apply_series(root, spec.patches)
+            overlay.report(outcomes)
+            overlay.rename(root, spec.installed_version, archive.name, spec.drop_requirements)
+        with ThreadPoolExecutor(1) as pool:  # packing compresses on one core for a while
+            target = paths.WORK / "packed"
+            packing = pool.submit(overlay.pack, root, tools.python, target, tools.keep_open)
+            self._make_environment()
+            packed = packing.result()
+        origin = {"name": pin.name, "version": pin.version, "sha256": pin.sha256}
+        return built.Made(packed, tuple(outcomes), {"wheel": origin})
+
+    def _from_source(self) -> built.Made:
+        """The source route, unless the wheel of this very release was compiled before."""
+        self._make_environment()
+        made = built.find(self.spec.name)
+        if made is not None:
+            progress(f"compile: not needed, {made.wheel.name} is kept")
+            return made
+        with self._step("compile", f"vllm {self.spec.installed_version}"):
+            return source.compile_wheel(self.spec, self.tools, self.venv)
+
+    def _make_environment(self) -> None:
+        with self._step("install", "the locked packages"):
+            self.target.mkdir(parents=True)
+            python = self.spec.python
+            self.tools.uv("venv", "--no-managed-python", "--python", python, self.venv)
+            self.tools.install_locked(self.venv, self.spec.locks())
 
     @contextlib.contextmanager
     def _step(self, name: str, doing: str) -> Iterator[None]:
@@ -134,61 +172,7 @@ class _Builder:
         yield
         self.seconds[name] = round(time.monotonic() - begin, 1)
 
-    def _tools(self) -> Path:
-        """A virtual environment with the pinned pip, uv and wheel, made once per set of pins."""
-        python, pins = self.spec.python, self.spec.folder / "tools.txt"
-        digest = wheel.sha256(pins)
-        folder = paths.TOOLS / digest[:12]
-        # A new Python of the distribution finds nothing in an environment of the old one.
-        complete = f"{digest} for {installed.python_version(Path(python))}\n"
-        stamp = folder / "complete"
-        if stamp.is_file() and stamp.read_text("utf-8") == complete:
-            return folder
-        shutil.rmtree(folder, ignore_errors=True)
-        run(
-            [python, "-m", "venv", folder],
-            f"{python} -m venv (needs python3-venv)",
-            keep_open=self.keep_open,
-        )
-        run(
-            [folder / "bin/python", "-m", "pip", "install", *_PIP, *self._links(), "-r", str(pins)],
-            "install the build tools",
-            keep_open=self.keep_open,
-        )
-        write_atomic(stamp, complete)
-        return folder
-
-    def _download(self, tools: Path, to: Path) -> None:
-        pins = self.spec.folder / "wheel.txt"
-        run(
-            [tools / "bin/pip", "download", *_PIP, *self._links(), "-r", pins, "-d", to],
-            "download the wheel",
-            keep_open=self.keep_open,
-        )
-
-    def _links(self) -> list[str]:
-        return [f"--find-links={place}" for place in self.spec.find_links]
-
-    def _install_locked(self, tools: Path, *options: str) -> None:
-        spec = self.spec
-        sources = self._links() or [f"--index={url}" for url in spec.extra_index_urls]
-        # Every line is pinned by hash, so it does not matter which index a file comes from.
-        checked = [
-            "--require-hashes",
-            "--no-deps",
-            "--no-build",
-            "--index-strategy=unsafe-best-match",
-        ]
-        files = [spec.folder / "lock.txt", spec.folder / "plugins.txt"]
-        locks = [f"-r{file}" for file in files if file.is_file()]
-        install = ["pip", "install", f"--python={self.venv}", *checked, *sources, *options, *locks]
-        try:
-            # What an earlier release brought is enough for the next one, without a network, too.
-            self._uv(tools, *install, "--offline")
-        except Failure:
-            self._uv(tools, *install)
-
-    def _settle(self, tools: Path) -> dict[str, str]:
+    def _settle(self) -> dict[str, str]:
         """The installed files that differ from their RECORD and are right all the same.
 
         Some packages are published like that. What a power cut tore in uv's cache, out of which
@@ -200,32 +184,14 @@ class _Builder:
         if names:
             packages = sorted(name.split("-")[0] for name in names)
             progress(f"check: {', '.join(packages)} not as packed: download again")
-            self._uv(tools, "cache", "clean", *packages)
-            self._install_locked(tools, *(f"--reinstall-package={name}" for name in packages))
+            self.tools.uv("cache", "clean", *packages)
+            again = (f"--reinstall-package={name}" for name in packages)
+            self.tools.install_locked(self.venv, self.spec.locks(), *again)
             found = installed.altered(self.venv)
         ours = [each.path for each in found if each.owner.startswith(("vllm-", "vllm_"))]
         if ours:
             raise Failure(f"{ours[0]} of vllm is not as it was packed here: check the disk")
         return {each.path: each.digest for each in found}
-
-    def _install_packed(self, tools: Path, packed: Path) -> None:
-        # No other release can use such a wheel, so the lasting cache is spared a copy.
-        cache = f"--cache-dir={paths.WORK / 'uv'}"
-        options = [cache, "--no-deps", "--no-index", "--compile-bytecode"]
-        self._uv(tools, "pip", "install", f"--python={self.venv}", *options, packed)
-
-    def _uv(self, tools: Path, *arguments: str | Path) -> str:
-        env = {
-            **os.environ,
-            "UV_CACHE_DIR": str(paths.DOWNLOADS / "uv"),
-            # An operator's own certificate authority is in the system's store only.
-            "UV_SYSTEM_CERTS": "1",
-            "UV_NO_PROGRESS": "1",
-            "NO_COLOR": "1",
-        }
-        words = itertools.takewhile(str.isalpha, map(str, arguments))
-        what = " ".join(["uv", *words])
-        return run([tools / "bin/uv", *arguments], what, env=env, keep_open=self.keep_open)
 
     def _make_cache(self) -> None:
         cache = self.target / "cache"
@@ -236,20 +202,20 @@ class _Builder:
 
     def _write_manifest(
         self,
-        pin: wheel.Pin,
-        outcomes: Sequence[overlay.Outcome],
+        made: built.Made,
         probed: probe.Probed,
         misrecorded: Mapping[str, str],
-        tools: Path,
+        jit_modules: Mapping[str, str],
+        watched: guard.Watched,
     ) -> None:
         spec = self.spec
         hashes = {patch.name: patch for patch in spec.patches}
         manifest = {
             "name": spec.name,
             "vllm": spec.installed_version,
-            "route": "overlay",
+            "route": spec.route,
             "accelerator": spec.accelerator,
-            "wheel": {"name": pin.name, "version": pin.version, "sha256": pin.sha256},
+            **made.origin,
             "patches": [
                 {
                     "name": outcome.name,
@@ -259,15 +225,18 @@ class _Builder:
                         for path, change in hashes[outcome.name].files.items()
                     },
                 }
-                for outcome in outcomes
+                for outcome in made.outcomes
             ],
             "drop_requirements": list(spec.drop_requirements),
             "inputs": spec.inputs(),
             "python": installed.python_version(self.venv / "bin/python"),
-            "packages": self._uv(tools, "pip", "freeze", "--python", self.venv).splitlines(),
+            "packages": self.tools.uv("pip", "freeze", "--python", self.venv).splitlines(),
             "records": installed.records(self.venv),
             "misrecorded": misrecorded,
             "modules": {"loaded": probed.loaded, "skipped": probed.skipped},
+            "jit": dict(jit_modules),
+            "memory": watched.figures(),
+            "built_by": self.by,
             "built_at": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "host": platform.node(),
             "duration_s": round(time.monotonic() - self.started, 1),
@@ -278,21 +247,11 @@ class _Builder:
         write_atomic(self.target / "manifest.json", json.dumps(manifest, indent=2) + "\n")
 
 
-_PIP = (
-    "--disable-pip-version-check",
-    "--no-input",
-    "--no-cache-dir",
-    "--progress-bar=off",
-    "--no-deps",
-    "--only-binary=:all:",
-    "--require-hashes",
-)
-
-
 def register(subparsers: Any) -> None:
     """Add `build-release` and `check-release`."""
     parser = subparsers.add_parser("build-release", help="build the release of an inputs folder")
     parser.add_argument("inputs", type=Path, metavar="INPUTS_DIR")
+    parser.add_argument("--by", default="", help="who wants it, for the manifest")
     parser.set_defaults(run=_build_command)
     parser = subparsers.add_parser("check-release", help="is a release as it was built?")
     parser.add_argument("name")
@@ -303,7 +262,7 @@ def register(subparsers: Any) -> None:
 def _build_command(args: Namespace) -> int:
     started = time.monotonic()
     name = inputs.read_spec(args.inputs).name
-    if build(args.inputs):
+    if build(args.inputs, args.by):
         progress(f"release {name}: built in {time.monotonic() - started:.0f} s")
     else:
         progress(f"release {name}: already built")
@@ -354,7 +313,7 @@ def _clear(target: Path) -> None:
     """Make room for a new build; never from under a process that runs from the old one."""
     if not target.exists() and not paths.WORK.exists():
         return
-    user = _process_using(target)
+    user = process_using(target)
     if user is not None:
         raise Failure(
             f"release {target.name} is damaged, and process {user} runs from it:"
@@ -366,22 +325,11 @@ def _clear(target: Path) -> None:
         shutil.rmtree(target)
 
 
-def _process_using(target: Path) -> int | None:
+def process_using(target: Path) -> int | None:
+    """A process that runs from a release, None when there is none."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
                 if f"{target}/" in (entry / "maps").read_text("utf-8", "replace"):
                     return int(entry.name)
     return None
-
-
-def _report(outcomes: Sequence[overlay.Outcome]) -> None:
-    """Name every patch's outcome; raises Failure with the reason of each that failed."""
-    for outcome in outcomes:
-        print(f"  {outcome.name}: {outcome.state}", flush=True)
-    failed = [each for each in outcomes if each.state == overlay.FAIL]
-    if failed:
-        raise Failure(
-            "nothing was installed: "
-            + " | ".join(f"patch {each.name}: FAIL: {each.reason}" for each in failed)
-        )

@@ -12,17 +12,21 @@ from hostkit.process import Failure
 
 _PIN = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;#\[]+)"
-    r"\s+--hash=sha256:(?P<sha256>[0-9a-f]{64})"
+    r"(?P<hashes>(?:\s+--hash=sha256:[0-9a-f]{64})+)"
 )
 
 
 @dataclass(frozen=True)
 class Pin:
-    """One wheel, named by version and content."""
+    """One file of a distribution, named by version and content: one of these is its hash."""
 
     name: str
     version: str
-    sha256: str
+    hashes: tuple[str, ...]
+
+    @property
+    def sha256(self) -> str:
+        return self.hashes[0]
 
     def __str__(self) -> str:
         return f"{self.name}=={self.version}"
@@ -37,17 +41,18 @@ class FileName:
     tags: tuple[str, ...]
 
 
-def parse_pin(text: str) -> Pin:
-    """Read a requirements file that holds exactly one pinned, hashed requirement."""
+def parse_pin(text: str, *, several_hashes: bool = False) -> Pin:
+    """Read a requirements file that holds exactly one pinned requirement, with one hash."""
     lines = [line.split("#")[0] for line in text.splitlines()]
     stated = " ".join(" ".join(lines).replace("\\", " ").split())
     match = _PIN.fullmatch(stated)
-    if not match:
+    hashes = tuple(re.findall(r"[0-9a-f]{64}", match["hashes"])) if match else ()
+    if not match or (len(hashes) > 1 and not several_hashes):
         raise Failure(
             f"wheel.txt: {stated or 'empty'!r}:"
             " expected one requirement with one hash, name==version --hash=sha256:…"
         )
-    return Pin(match["name"], match["version"], match["sha256"])
+    return Pin(match["name"], match["version"], hashes)
 
 
 def parse_filename(filename: str) -> FileName:
@@ -73,15 +78,17 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def cached(pin: Pin, cache: Path, download: Callable[[Path], object]) -> Path:
-    """The pinned wheel out of `cache`, where it lies under its hash; else downloaded into it.
+def cached(
+    pin: Pin, cache: Path, download: Callable[[Path], object], pattern: str = "*.whl"
+) -> Path:
+    """The pinned file out of `cache`, where it lies under its hash; else downloaded into it.
 
     The content is hashed on every call, so a damaged copy is fetched anew. `download` is given an
     empty folder to put the file into. Raises Failure when what it fetched is something else.
     """
     folder = cache / pin.sha256
-    kept = sorted(folder.glob("*.whl"))
-    if len(kept) == 1 and sha256(kept[0]) == pin.sha256:
+    kept = sorted(folder.glob(pattern))
+    if len(kept) == 1 and sha256(kept[0]) in pin.hashes:
         return kept[0]
     shutil.rmtree(folder, ignore_errors=True)
     fresh = cache / f".{pin.sha256}"
@@ -89,9 +96,9 @@ def cached(pin: Pin, cache: Path, download: Callable[[Path], object]) -> Path:
     fresh.mkdir(parents=True)
     try:
         download(fresh)
-        fetched = sorted(fresh.glob("*.whl"))
-        if len(fetched) != 1 or sha256(fetched[0]) != pin.sha256:
-            raise Failure(f"{pin}: the download is not the file whose sha256 wheel.txt states")
+        fetched = sorted(fresh.glob(pattern))
+        if len(fetched) != 1 or sha256(fetched[0]) not in pin.hashes:
+            raise Failure(f"{pin}: the download is not the file whose sha256 is pinned")
         fresh.rename(folder)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)

@@ -4,7 +4,15 @@ import shlex
 from collections.abc import Generator
 
 from pyinfra import host, logger, state
-from pyinfra.api import FileUploadCommand, FunctionCommand, Host, QuoteString, State, StringCommand
+from pyinfra.api import (
+    FileDownloadCommand,
+    FileUploadCommand,
+    FunctionCommand,
+    Host,
+    QuoteString,
+    State,
+    StringCommand,
+)
 from pyinfra.operations.util.files import generate_color_diff
 
 from tasks.shared.trees import Tree, differences, pack
@@ -48,7 +56,9 @@ def publish_folder(path: str, tree: Tree) -> StringCommand:
     return StringCommand("sh -c", QuoteString(script), _stdin=[pack(tree)])
 
 
-Commands = Generator[StringCommand | FileUploadCommand | FunctionCommand, None, None]
+Commands = Generator[
+    StringCommand | FileUploadCommand | FileDownloadCommand | FunctionCommand, None, None
+]
 """What an operation yields."""
 
 

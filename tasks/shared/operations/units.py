@@ -7,6 +7,7 @@ from pyinfra.api import QuoteString, StringCommand, operation
 
 from tasks.shared.facts.files import UNITS_DIR, UnitFiles, UnitIsOn
 from tasks.shared.facts.hostkit import HostStateFact, hostkit
+from tasks.shared.facts.units import UnitFact
 from tasks.shared.operations.common import Commands, show_differences
 from tasks.shared.trees import Tree, pack
 
@@ -59,3 +60,32 @@ def timer(unit: str, files: dict[str, str] | None) -> Commands:
         f"systemctl enable --quiet {timer_unit}; systemctl restart {timer_unit}"
     )
     yield StringCommand("sh -c", QuoteString(script), _stdin=[pack(wanted)])
+
+
+@operation()
+def running(unit: str, text: str) -> Commands:
+    """Ensure that a unit has this text, is enabled and runs; one whose text changes is restarted.
+
+    Not for the server's unit, which belongs to its generation.
+
+    + unit: for instance "vllm-guard.service", or a timer
+    + text: the whole unit file
+
+    units.running(name="Run the guard", unit="vllm-guard.service", text=templates.guard_unit(s))
+    """
+    present = host.get_fact(UnitFact, unit=unit)
+    changed = present.text != text
+    if not changed and present.is_in_force:
+        host.noop(f"{unit} runs")
+        return
+    if changed:
+        show_differences(UNITS_DIR, {unit: present.text} if present.text else {}, {unit: text})
+        file, fresh = QuoteString(f"{UNITS_DIR}/{unit}"), QuoteString(f"{UNITS_DIR}/{unit}.new")
+        yield StringCommand(
+            "umask 022 && cat >", fresh, "&& sync -f", fresh, "&& mv -fT", fresh, file,
+            _stdin=[text.removesuffix("\n")],
+        )  # fmt: skip
+    name = QuoteString(unit)
+    yield StringCommand(
+        "systemctl daemon-reload && systemctl --quiet enable", name, "&& systemctl restart", name
+    )

@@ -8,8 +8,9 @@ from pyinfra.facts.files import FileContents
 
 from tasks.shared import generations, guards, rollout
 from tasks.shared.facts.files import TextTree
-from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact, hostkit
+from tasks.shared.facts.hostkit import NOT_INSTALLED, HostkitProblems, HostStateFact, hostkit
 from tasks.shared.generations import GENERATIONS_DIR, Generation, Step, next_step
+from tasks.shared.operations import builds
 from tasks.shared.operations.common import Commands, publish_folder, refuse, show_differences
 from tasks.shared.operations.jobs import run_job
 from tasks.shared.releases import INPUTS_DIR, Release
@@ -28,7 +29,11 @@ def release_built(release: Release) -> Commands:
     if not host.get_fact(HostkitProblems, question=["check-release", release.name]):
         host.noop(f"release {release.name} is built and intact")
         return
-    yield from run_job(f"build-{release.name}", "build-release", f"{INPUTS_DIR}/{release.name}")
+    yield from builds.give(release.name)
+    folder = f"{INPUTS_DIR}/{release.name}"
+    what = ["build-release", folder, "--by", builds.operator()]
+    yield from run_job(f"build-{release.name}", *what)
+    yield from builds.take(release.name)
 
 
 @operation()
@@ -207,3 +212,24 @@ def rolled_back(to: int | None, switch: Switch, batch: Batch) -> Commands:
         host.noop(f"generation {number} is the one that runs")
         return
     yield from run_job(f"switch-{number}", *switch.arguments(number))
+
+
+@operation()
+def pruned(generations: int, releases: int, wanted: str) -> Commands:
+    """Ensure that no more old generations and releases lie on the host than are to be kept.
+
+    + generations: how many; the current one and the one before are kept besides
+    + releases: how many; each that a kept generation needs is kept besides
+    + wanted: the release that the settings ask for, generation or not
+
+    vllm.pruned(name="Prune", generations=10, releases=3, wanted=release.name)
+    """
+    counts = ["--generations", str(generations), "--releases", str(releases)]
+    question = ["retain", *counts, "--wanted", wanted]
+    superfluous = host.get_fact(HostkitProblems, question=[*question, "--dry-run"])
+    if superfluous in ([], [NOT_INSTALLED]):
+        host.noop("nothing is kept longer than it should be")
+        return
+    for line in superfluous:
+        host.log(line)
+    yield hostkit(*question)

@@ -1,0 +1,1 @@
+"""What keeps patches and locks up to date; run through make."""

@@ -1,0 +1,122 @@
+"""What is kept of generations, releases and downloads, and what goes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hostkit import retention
+
+HOSTKIT = Path("files/hostkit").resolve()
+NAMES = {n: f"1.2.{n}-00000000000{n}" for n in range(1, 6)}
+NOTE = {"version": "1", "served_model_name": "m", "model_dir": "/m", "address": "a", "port": 1}
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Five releases, each with its generation, inputs, tools and download; the fourth serves."""
+    opt = tmp_path / "opt/vllm"
+    for number, name in NAMES.items():
+        digest = str(number) * 64
+        (opt / "releases" / name).mkdir(parents=True)
+        manifest = {"built_at": f"2026-11-0{number}T00:00:00Z"}
+        (opt / "releases" / name / "manifest.json").write_text(json.dumps(manifest))
+        generation = opt / f"generations/{number}"
+        generation.mkdir(parents=True)
+        note = NOTE | {"digest": digest[:12], "release": name}
+        (generation / "generation.json").write_text(json.dumps(note))
+        (opt / "inputs" / name).mkdir(parents=True)
+        (opt / "inputs" / name / "tools.txt").write_text("same for all")
+        (opt / "inputs" / name / "wheel.txt").write_text(f"vllm==1 --hash=sha256:{digest}\n")
+        (opt / "cache/downloads/wheels" / digest).mkdir(parents=True)
+        (opt / "cache/built" / name).mkdir(parents=True)
+    (opt / "current").symlink_to("generations/4")
+    (opt / "previous").symlink_to("generations/2")
+    return tmp_path
+
+
+def prune(root, *options, generations=1, releases=1):
+    counts = ["--generations", str(generations), "--releases", str(releases)]
+    return subprocess.run(
+        [sys.executable, "-IB", HOSTKIT, "retain", *counts, *options],
+        env={**os.environ, "HOSTKIT_ROOT": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def left(root, folder):
+    return sorted(path.name for path in (root / "opt/vllm" / folder).iterdir())
+
+
+def test_the_current_the_previous_and_the_newest_stay_with_all_they_need(root):
+    assert prune(root).returncode == 0
+    kept = [NAMES[2], NAMES[4], NAMES[5]]
+    assert left(root, "generations") == ["2", "4", "5"]
+    assert left(root, "releases") == kept
+    assert left(root, "inputs") == kept
+    assert left(root, "cache/built") == kept
+    assert left(root, "cache/downloads/wheels") == [str(n) * 64 for n in (2, 4, 5)]
+
+
+def test_a_second_run_has_nothing_to_do(root):
+    prune(root)
+    again = prune(root, "--dry-run")
+    assert (again.returncode, again.stdout) == (0, "")
+
+
+def test_a_dry_run_says_what_would_go_and_removes_nothing(root):
+    done = prune(root, "--dry-run")
+    assert done.returncode == 1
+    assert f"would remove {root}/opt/vllm/releases/{NAMES[1]}" in done.stdout.splitlines()
+    assert len(left(root, "releases")) == 5
+
+
+def test_more_are_kept_when_told_to(root):
+    prune(root, generations=4, releases=5)
+    assert left(root, "generations") == ["2", "3", "4", "5"]
+    assert left(root, "releases") == sorted(NAMES.values())
+
+
+def test_a_wanted_release_that_no_generation_needs_yet_stays(root):
+    prune(root, "--wanted", NAMES[1])
+    assert NAMES[1] in left(root, "releases")
+    assert NAMES[3] not in left(root, "releases")
+
+
+def test_an_unfinished_build_and_an_unfinished_download_are_left_alone(root):
+    (root / "opt/vllm/releases/9.9.9-000000000009").mkdir()
+    (root / "opt/vllm/cache/downloads/wheels/.abc").mkdir()
+    prune(root)
+    assert "9.9.9-000000000009" in left(root, "releases")
+    assert ".abc" in left(root, "cache/downloads/wheels")
+
+
+def test_a_release_that_a_process_runs_from_stays(root):
+    program = root / "opt/vllm/releases" / NAMES[1] / "sleep"
+    program.write_bytes(Path("/bin/sleep").read_bytes())
+    program.chmod(0o755)
+    with subprocess.Popen([program, "60"]) as running:
+        try:
+            prune(root)
+            assert NAMES[1] in left(root, "releases")
+        finally:
+            running.kill()
+    prune(root)
+    assert NAMES[1] not in left(root, "releases")
+
+
+def test_an_empty_host_has_nothing_to_remove(tmp_path):
+    assert prune(tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "needed", "kept"),
+    [(0, {1}, {1}), (2, set(), {3, 4}), (9, {1}, {1, 2, 3, 4}), (1, {4}, {4})],
+)
+def test_the_newest_and_the_needed_are_kept(number, needed, kept):
+    assert retention.newest([1, 2, 3, 4], number, needed) == kept
