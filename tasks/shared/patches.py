@@ -95,6 +95,10 @@ class PinnedPatch(BaseModel):
         )
 
 
+def has_series(version: str) -> bool:
+    return (PATCHES / f"vllm-{version}" / "series.toml").is_file()
+
+
 def series(version: str) -> list[Patch]:
     """The patches for a version of vLLM, in order; ValueError when list and folder disagree."""
     folder = PATCHES / f"vllm-{version}"

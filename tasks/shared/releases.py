@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 LOCKS = Path("files/locks")
 INPUTS_DIR = "/opt/vllm/inputs"
 
-PYTHONS = {"cpu": ["3.11"], "cuda": ["3.10", "3.11", "3.12", "3.13"]}
-"""The host's Pythons that the locks are for. The CPU build of torch has a hash for one only."""
+_PYTHONS = {"cpu": ["3.11"], "cuda": ["3.10", "3.11", "3.12", "3.13"]}
+# The CPU build of torch has a hash for one only.
+_OLDEST_PYTHON = re.compile(r"^# Requires-Python:.*>= *3\.(\d+)", re.MULTILINE)
 
 # Built for CUDA, and broken beside a CPU torch; a text model needs none of them.
 _DROPPED_ON_CPU = ["torchaudio", "torchcodec", "torchvision"]
@@ -32,9 +33,19 @@ class Release:
 
 
 def versions() -> list[str]:
-    """The versions of vLLM that there are locks for."""
-    found = {re.match(r"vllm-(\d+\.\d+\.\d+)-", path.name) for path in LOCKS.glob("vllm-*.txt")}
-    return sorted({match[1] for match in found if match}, key=patches.numbers)
+    """The versions of vLLM that can be deployed: those with locks and a patch series."""
+    pins = {
+        re.match(r"vllm-(\d+\.\d+\.\d+)-(cpu|cuda)\.wheel\.txt$", p.name) for p in LOCKS.iterdir()
+    }
+    found = {m[1] for m in pins if m and (LOCKS / f"vllm-{m[1]}-{m[2]}.txt").is_file()}
+    return sorted((v for v in found if patches.has_series(v)), key=patches.numbers)
+
+
+def pythons(version: str, accelerator: str) -> list[str]:
+    """The host's Pythons that a version's locks are for."""
+    oldest = _OLDEST_PYTHON.search(_read(f"vllm-{version}-{accelerator}.wheel.txt"))
+    minor = int(oldest[1]) if oldest else 0
+    return [each for each in _PYTHONS[accelerator] if int(each.partition(".")[2]) >= minor]
 
 
 def wanted(settings: "Settings") -> Release:

@@ -74,14 +74,14 @@ def pyinfra(
     )
 
 
-def deploy_and_kill(host: str, reached: Callable[[str, float], bool]) -> bool:
-    """Start a deploy and end it with SIGKILL; False when it ended before that.
+def deploy_and_kill(host: str, reached: Callable[[str, float], bool], *task: str) -> bool:
+    """Start a deploy, or another task, and end it with SIGKILL; False when it ended before that.
 
     `reached` is asked after each line of its output, with the line and the seconds since the start,
     and every tenth of a second with an empty line.
     """
     deploy = subprocess.Popen(
-        [*PYINFRA, "deploy.py", "-y"],
+        [*PYINFRA, *(task or ("deploy.py",)), "-y"],
         cwd=checkout(host),
         env=environment(host),
         stdin=subprocess.DEVNULL,

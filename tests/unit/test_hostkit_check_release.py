@@ -14,12 +14,12 @@ def test_a_release_as_it_was_built_is_intact(built):
 
 
 def test_a_changed_file_is_found_by_the_deep_check_alone(own):
-    (own.site() / "vllm/scheduler.py").unlink()
-    (own.site() / "vllm/scheduler.py").write_text(SCHEDULER)
+    (own.site() / "vllm/_custom_ops.py").unlink()
+    (own.site() / "vllm/_custom_ops.py").write_text("changed = True\n")
     assert check(own)[0] == 0
     code, line = check(own, "--deep")
     assert code == 1
-    assert "vllm/scheduler.py of vllm-1.2.3" in line
+    assert "vllm/_custom_ops.py of vllm-1.2.3" in line
 
 
 def test_a_changed_package_list_is_found_at_once_and_built_again(own):
@@ -67,3 +67,11 @@ def test_a_damaged_release_is_not_removed_from_under_a_process(own):
     assert (own.release / "manifest.json").exists()
     user.communicate("")
     assert own.build().returncode == 0
+
+
+def test_a_patched_file_that_lost_its_patch_is_noticed_without_hashing_everything(own):
+    (own.site() / "vllm/scheduler.py").write_text(SCHEDULER)
+    assert check(own) == (
+        1,
+        f"release {NAME}: damaged: vllm/scheduler.py is not as the patches left it\n",
+    )

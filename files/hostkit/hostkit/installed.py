@@ -4,8 +4,10 @@ import csv
 import hashlib
 import os
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hostkit import paths, wheel
 from hostkit.process import Failure, read_json, run
@@ -28,9 +30,30 @@ def damage(target: Path, deep: bool = False) -> str | None:
     for name in sorted({*now, *manifest["records"]}):
         if now.get(name) != manifest["records"].get(name):
             return f"{name}/RECORD is not as it was installed"
+    if wrong := unpatched(target, manifest):
+        return wrong
     for each in altered(venv) if deep else ():
         if manifest["misrecorded"].get(each.path) != each.digest:
             return f"{each.path} of {each.owner} is not as it was installed"
+    return None
+
+
+def unpatched(target: Path, manifest: Mapping[str, Any]) -> str | None:
+    """The first patched file of a release that is not as its last patch left it, or None.
+
+    Of a compiled file nothing is left to look at.
+    """
+    wanted = {
+        path: change["after"]
+        for patch in manifest["patches"]
+        for path, change in patch["files"].items()
+        if path.startswith("vllm/") and path.endswith(".py")
+    }
+    site = site_packages(target / "venv")
+    for path, digest in wanted.items():
+        found = wheel.sha256(site / path) if (site / path).is_file() else None
+        if found != digest:
+            return f"{path} is not as the patches left it"
     return None
 
 

@@ -117,7 +117,8 @@ class _Builder:
         with self._step("probe", "every compiled module loads"):
             work = paths.WORK / "probe"
             work.mkdir(parents=True)
-            probed = probe.probe(self.venv, spec.accelerator, work)
+            kernels = spec.target_device != "empty"
+            probed = probe.probe(self.venv, spec.accelerator, work, kernels=kernels)
             packages.check_imports(self.venv, spec.imports, probe.environment(work))
         self._make_cache()
         modules: Mapping[str, str] = {}

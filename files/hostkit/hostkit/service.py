@@ -6,9 +6,20 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from hostkit import generations, goodstart, lock, paths, server, settle, switch, units, watch
+from hostkit import (
+    generations,
+    goodstart,
+    installed,
+    lock,
+    paths,
+    server,
+    settle,
+    switch,
+    units,
+    watch,
+)
 from hostkit.jobs import progress
-from hostkit.process import Failure
+from hostkit.process import Failure, read_json
 
 
 def register(subparsers: Any) -> None:
@@ -86,8 +97,12 @@ def _stopping_on_failure(current: int) -> Iterator[None]:
 
 
 def probe() -> int:
-    """Ask the running server for a completion; Failure says what is wrong with it."""
-    server.probe(server.find())
+    """Ask the server for a completion; Failure says what is wrong with it or its release."""
+    found = server.find()
+    server.probe(found)
+    release = paths.RELEASES / generations.note(found.generation)["release"]
+    if wrong := installed.unpatched(release, read_json(release / "manifest.json")):
+        raise Failure(f"release {release.name} answers, but {wrong}: deploy again, then restart")
     return 0
 
 

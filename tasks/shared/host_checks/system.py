@@ -72,7 +72,7 @@ def _distribution(machine: Machine, settings: "Settings") -> Iterator[Finding]:
 
 
 def _python(machine: Machine, settings: "Settings") -> Iterator[Finding]:
-    pythons = releases.PYTHONS[settings.accelerator]
+    pythons = releases.pythons(settings.vllm_version, settings.accelerator)
     if not machine.python:
         yield ok("python", "/usr/bin/python3 is not there yet: tasks/hostkit.py installs it")
     elif ".".join(machine.python.split(".")[:2]) not in pythons:

@@ -119,12 +119,13 @@ def _make_checkout(folder: Path, wheels: Mapping[str, bytes]) -> None:
     """The repository by links, but for the locks and the patch series of the stand-in."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "files").mkdir(parents=True)
-    _link_all(state.REPOSITORY, folder, but=("files", ".git", ".rehearsal", "secrets"))
+    _link_all(state.REPOSITORY, folder, but=("files", ".git", ".rehearsal", "builds", "secrets"))
     _link_all(state.REPOSITORY / "files", folder / "files", but=("locks", "patches"))
     locks = folder / "files/locks"
     locks.mkdir()
     real = state.REPOSITORY / "files/locks"
-    shutil.copy(real / "tools.txt", locks)
+    for name in ("tools.txt", "build.txt"):
+        shutil.copy(real / name, locks)
     lock = _requirement((real / "vllm-0.31.0-cpu.txt").read_text(encoding="utf-8"), "pyyaml")
     for version, content in wheels.items():
         digest = hashlib.sha256(content).hexdigest()
