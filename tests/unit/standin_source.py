@@ -35,7 +35,9 @@ for done, number in enumerate(todo, 1):
     if number == 2 and fault == "error":
         sys.exit("csrc/kernel.cpp:7:3: error: expected ';' before '}}' token")
     if number == 2 and fault == "hang":
-        subprocess.run(["sleep", "60"])
+        sleeper = subprocess.Popen(["sleep", "60"])
+        pathlib.Path("sleeper").write_text(str(sleeper.pid))
+        sleeper.wait()
         sys.exit(1)
     (objects / str(number)).write_text(os.environ["MAX_JOBS"])
 import standin_dep

@@ -1,5 +1,6 @@
 """The guard ends what it may and nothing else; real processes, memory told by a file."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -28,13 +29,14 @@ def machine(tmp_path, monkeypatch):
 
 
 reader = memory.Reader
+SLEEP = f"sleep 60.{os.getpid()}"  # told apart from any other process that sleeps
 
 
 def compile_until_memory_is_low(machine):
     """Under the guard: a shell that waits for a child of its own, as ninja waits for nvcc."""
     with guard.watching("build"):
         machine.write_bytes(LITTLE)
-        if subprocess.run(["sh", "-c", "sleep 60 & wait"], check=False).returncode != 0:
+        if subprocess.run(["sh", "-c", f"{SLEEP} & wait"], check=False).returncode != 0:
             raise Failure("compile: killed by signal 9")
 
 
@@ -60,7 +62,7 @@ def sleeping():
     """Processes that sleep and that nobody else has to collect."""
     command = ["ps", "-e", "-o", "pid=,state=,args="]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    return {line.split()[0] for line in lines if "sleep 60" in line and " Z " not in line}
+    return {line.split()[0] for line in lines if SLEEP in line and " Z " not in line}
 
 
 def test_a_job_that_fails_by_itself_keeps_its_own_reason():

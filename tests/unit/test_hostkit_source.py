@@ -3,7 +3,7 @@
 import os
 import shutil
 import signal
-import subprocess
+import time
 
 import pytest
 
@@ -46,23 +46,18 @@ def test_the_source_route_compiles_patches_and_installs(own_source):
 def test_a_build_that_was_killed_goes_on_where_it_was(own_source):
     set_fault(own_source, "hang")
     build = own_source.start()
-    for line in build.stdout:
-        if "[2/3]" in line:
-            break
+    sleeper = tree(own_source) / "tree/sleeper"
+    while not (sleeper.is_file() and sleeper.read_text()):
+        assert build.poll() is None
+        time.sleep(0.05)
     build.kill()
     build.wait()
-    for pid in sleepers():
-        os.kill(pid, signal.SIGKILL)
+    os.kill(int(sleeper.read_text()), signal.SIGKILL)
     (tree(own_source) / "fault").unlink()
     done = own_source.build()
     assert done.returncode == 0, done.stderr
     assert "goes on where an earlier build was stopped" in done.stdout
     assert "step 1/2" in done.stdout
-
-
-def sleepers():
-    ps = subprocess.run(["pgrep", "-f", "^sleep 60$"], capture_output=True, text=True, check=False)
-    return [int(pid) for pid in ps.stdout.split()]
 
 
 def test_a_compiler_error_is_named_and_leaves_nothing(own_source):
