@@ -130,12 +130,6 @@ def wanted(settings: "Settings") -> list[Patch]:
 
 def check(settings: "Settings") -> None:
     """Raise ValueError when the settings ask for patches or a route that cannot be."""
-    for entry in settings.pinned_patches:
-        if entry.vllm_version != settings.vllm_version:
-            raise ValueError(
-                f"pinned_patches: {entry.commit[:12]} is pinned for vLLM {entry.vllm_version}, not "
-                f"{settings.vllm_version}: make pin-patch again, or take it out"
-            )
     texts(settings)
     route(settings.build_route, wanted(settings))
 
@@ -151,6 +145,11 @@ def texts(settings: "Settings") -> dict[str, str]:
         for patch in series(settings.vllm_version)
     }
     for number, entry in enumerate(settings.pinned_patches):
+        if entry.vllm_version != settings.vllm_version:
+            raise ValueError(
+                f"pinned_patches: {entry.commit[:12]} is pinned for vLLM {entry.vllm_version}, not "
+                f"{settings.vllm_version}: make pin-patch again, or take it out"
+            )
         found[entry.as_patch(number).name] = pinned_text(entry)
     return found
 
