@@ -88,6 +88,8 @@ idle_wait_s = 300  # a restart waits so long for a busy server to become idle; 0
 force = "no"  # for one run: --data force=yes stops a server that is in use
 quality_check = True  # an upgrade asks questions with known answers, before and after
 plan = None  # for one run: --data plan=HASH refuses an upgrade that is not the one planned
+adopt = None  # for one run: the unit, or process, of a vLLM that ours takes over from
+uninstall_also = []  # for one run: of user, packages, models, kv what else is removed
 rollback_to = None  # for one run: the generation to go back to; None: the one before
 canary = None  # the host that is restarted first, alone
 rollout = []  # [["gpu-1", "gpu-2"], ["gpu-3"]]: restarted together; []: one after another

@@ -112,6 +112,8 @@ class Settings(BaseModel):
     quality_check: bool
     plan: Line | None
     rollback_to: Count | None
+    adopt: Line | None
+    uninstall_also: list[Literal["user", "packages", "models", "kv"]]
     canary: Line | None
     rollout: list[list[Line]]
     hang_after_s: Annotated[int, Field(ge=0)]

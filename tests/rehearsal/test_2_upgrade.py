@@ -10,10 +10,7 @@ from . import deploys
 from .switching import remains, serving, starts, switch, variant
 
 UPSTREAM = ("--data", "prefill_order=upstream")
-NEWER = (
-    *("--data", "vllm_version=0.32.0", *UPSTREAM),
-    *("--data", 'extra_serve_args={"only-in-0-31": true}'),
-)
+NEWER = ("--data", "vllm_version=0.32.0", *UPSTREAM, "--data", "max_num_seqs=3")
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +40,13 @@ def test_an_upgrade_is_planned_agreed_upon_carried_out_and_rolled_back(host, goo
     assert planned.returncode == 0, planned.stderr
     for line in (
         "vLLM: 0.31.0 -> 0.32.0",
-        "flags: + only-in-0-31: true",
+        "flags: + max-num-seqs: 3",
         "expected downtime:",
     ):
         assert line in planned.stderr, line
     (agreed,) = re.findall(r"Plan ([0-9a-f]{12}):", planned.stderr)
 
-    stale = upgrade(host, "-y", *NEWER, "--data", "max_num_seqs=3", "--data", f"plan={agreed}")
+    stale = upgrade(host, "-y", *NEWER, "--data", "max_num_seqs=2", "--data", f"plan={agreed}")
     assert stale.returncode == 1
     assert f"now and not {agreed}: something has changed since" in stale.stderr
     assert serving(host) == good

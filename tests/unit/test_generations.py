@@ -150,3 +150,29 @@ def test_only_the_cpu_build_says_cpu_in_its_version(make):
     cuda, cpu = (releases.wanted(make(accelerator=name)) for name in ("cuda", "cpu"))
     assert cuda.installed_version == f"0.31.0+patched.{cuda.name.partition('-')[2]}"
     assert cpu.installed_version == f"0.31.0+cpu.patched.{cpu.name.partition('-')[2]}"
+
+
+SERVED = HostState(
+    active="active",
+    running=3,
+    current=3,
+    previous=1,
+    generations={1: VERIFIED, 2: NEW, 3: VERIFIED},
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "to", "why"),
+    [
+        (SERVED, None, None),
+        (SERVED, 1, None),
+        (SERVED, 2, "generation 2 has never served: name one that has served: "),
+        (SERVED, 9, "there is no generation 9: name one that has served: "),
+        (SERVED.model_copy(update={"previous": None}), None, "there is no generation before 3: "),
+        (SERVED.model_copy(update={"previous": 3}), None, "there is no generation before 3: "),
+    ],
+)
+def test_a_way_back_leads_only_to_what_has_served(state, to, why):
+    found = generations.no_way_back(state, to)
+    assert (found is None) == (why is None)
+    assert (found or "").startswith(why or "")

@@ -61,7 +61,14 @@ def test_a_number_with_a_comma_is_the_same_number():
 
 @pytest.mark.parametrize(
     ("now", "before", "worse"),
-    [(1.0, 1.0, False), (0.9, 1.0, False), (0.85, 1.0, True), (0.0, 0.4, True), (0.1, None, False)],
+    [
+        (1.0, 1.0, False),
+        (0.9, 1.0, False),
+        (0.875, 1.0, False),
+        (0.75, 1.0, True),
+        (0.0, 0.4, True),
+        (0.1, None, False),
+    ],
 )
 def test_scores_are_compared_with_those_before(now, before, worse):
     assert bool(quality.worse(now, before)) is worse

@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from hostkit import (
+    adopt,
     cuda,
     failures,
     fetch,
@@ -25,11 +26,14 @@ from hostkit import (
     sweep,
     switch,
     ternary,
+    uninstall,
     weights,
 )
 from hostkit.process import Failure
 
 _MODULES = (
+    adopt,
+    uninstall,
     start,
     state,
     service,

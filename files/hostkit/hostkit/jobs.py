@@ -27,7 +27,7 @@ _PYTHON = "/usr/bin/python3"
 _PASSED_ON = re.compile(r"(https?|all|no)_proxy|(PIP|UV)_\w+|SSL_CERT_(FILE|DIR)", re.IGNORECASE)
 
 
-_WATCHERS = ("verify", "switch")
+_WATCHERS = ("verify", "switch", "adopt")
 KEPT_LINES = 200
 """How many lines a job's progress keeps for whoever attaches to it later."""
 _WATCHER = {"OOMScoreAdjust": "-900"}
@@ -80,7 +80,8 @@ def command(
         "Type": "exec",
         **(_WATCHER if arguments[:1] and arguments[0] in _WATCHERS else _WORKER | _bounds()),
         "RuntimeMaxSec": str(runtime_max_s),
-        "TimeoutStopSec": "300",
+        # A switch that is killed is put right before its unit ends.
+        "TimeoutStopSec": "300" if arguments[:1] == ["switch"] else "30",
         "KillMode": "mixed",
     }
     afterwards = [[*hostkit, "job", "record", name]]

@@ -10,8 +10,8 @@ from hostkit import generations, goodstart, questions, server
 from hostkit.jobs import progress
 from hostkit.process import Failure
 
-TOLERANCE = 0.1
-"""How much of the score may be lost: one of ten questions, which chance may cost."""
+TOLERANCE = 0.15
+"""How much of the score may be lost: one of the eight short questions, which chance may cost."""
 AT_ONCE = 4
 ANSWER_TOKENS = 48
 THINKING_TOKENS = 4096

@@ -129,6 +129,20 @@ class HostkitProblems(FactBase[list[str]]):
         return []
 
 
+class HostkitInstalled(FactBase[bool]):
+    """Is there a hostkit to ask?"""
+
+    def command(self) -> str:
+        return f"test -e {HOSTKIT}/__main__.py && echo yes || echo no"
+
+    @staticmethod
+    def default() -> bool:
+        return False
+
+    def process(self, output: list[str]) -> bool:
+        return output == ["yes"]
+
+
 class JobStatus(BaseModel):
     """A long piece of work on the host, run by systemd apart from this connection."""
 

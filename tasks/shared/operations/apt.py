@@ -43,6 +43,9 @@ def installed(packages: list[str]) -> Commands:
     yield waiting("dpkg", "--configure", "-a")
     yield waiting("apt-get", "update")
     yield waiting("apt-get", "install", "--yes", "--no-install-recommends", *missing)
+    # What was there before is not removed by an uninstall.
+    names = StringCommand("printf '%s\\n'", *(QuoteString(name) for name in missing))
+    yield StringCommand("mkdir -p /var/lib/vllm &&", names, ">>/var/lib/vllm/installed-packages")
 
 
 def waiting(*command: str) -> StringCommand:

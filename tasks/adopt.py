@@ -1,0 +1,31 @@
+"""Take over from a vLLM that somebody runs by hand: backed up first, replaced only by name."""
+
+from pyinfra import local
+
+from tasks.shared import credentials, desired, switches
+from tasks.shared.operations import removal, vllm
+from tasks.shared.operations.secrets import secret_file
+from tasks.shared.settings import settings
+
+key_file = settings().api_key_file
+key = credentials.api_key(key_file)
+generation = desired.generation(key)
+
+local.include("tasks/hostkit.py")
+local.include("tasks/storage.py")
+local.include("tasks/build_vllm.py")
+local.include("tasks/model.py")
+secret_file(
+    name="Write the API key",
+    path="/etc/vllm/secrets.env",
+    content=credentials.env_file(key),
+    before_upload=lambda: credentials.save_api_key(key_file, key),
+)
+vllm.generation_staged(name="Stage the generation to take over with", generation=generation)
+removal.adopted(
+    name="Take over from the one that runs",
+    server=settings().adopt,
+    generation=generation,
+    switch=switches.switch(settings(), "replacing a server that was run by hand"),
+)
+local.include("tasks/service.py")

@@ -1,0 +1,73 @@
+"""Taking over from a server that is not ours, and removing ours."""
+
+from collections.abc import Sequence
+
+from pyinfra import host, logger, state
+from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
+
+from tasks.shared.facts.hostkit import HostkitInstalled, HostkitProblems, HostStateFact, hostkit
+from tasks.shared.generations import Generation
+from tasks.shared.operations.common import Commands, refuse
+from tasks.shared.operations.jobs import run_job
+from tasks.shared.switches import Switch, operator
+
+
+@operation()
+def adopted(server: str | None, generation: Generation, switch: Switch) -> Commands:
+    """Replace a vLLM that somebody runs by hand with a staged generation, in one watched start.
+
+    It is backed up before, and runs again when ours fails or is uninstalled.
+
+    + server: its unit, or its process id; None shows those that there are, and refuses
+    + generation: the one that should run
+    + switch: how
+
+    removal.adopted(name="Take over", server="my-llm.service", generation=wanted, switch=how)
+    """
+    present = host.get_fact(HostStateFact)
+    if server is None:
+        shown = host.get_fact(HostkitProblems, question=["foreign", "--fail"])
+        for line in shown:
+            host.log_styled(line, fg="yellow", log_func=logger.warning)
+        yield from refuse("name the one to replace: --data adopt=NAME" if shown else "none is here")
+        return
+    if present.running is not None and present.answering:
+        host.noop("ours serves already")
+        return
+    number = present.find(generation.digest)
+    if number is None and not state.is_executing:
+        number = present.next_number()
+    if number is None:
+        yield from refuse("this generation is not staged: run deploy.py first")
+        return
+    options = ["--deadline", str(switch.deadline_s), "--by", operator()]
+    yield from run_job(f"adopt-{number}", "adopt", server, str(number), *options)
+
+
+@operation()
+def uninstalled(also: Sequence[str], kv_dir: str, *, force: bool = False) -> Commands:
+    """Ensure that nothing of the deploy is on the host but what is kept, which is listed.
+
+    + also: of user, packages, models and kv what is removed, too
+    + kv_dir: where the SSD tier lies
+    + force: although the server is in use
+
+    removal.uninstalled(name="Uninstall", also=[], kv_dir="/var/lib/vllm/kv")
+    """
+    if not host.get_fact(HostkitInstalled):
+        host.noop("nothing of it is installed")
+        return
+    words = [word for each in also for word in ("--also", each)]
+    words += ["--kv-dir", kv_dir, "--by", operator(), *(["--force"] if force else [])]
+    # Not as a job: hostkit could not be asked about it any more.
+    yield FunctionCommand(_run, [hostkit("uninstall", *words)], {})
+
+
+def _run(state: State, host: Host, command: StringCommand) -> bool:
+    done, output = host.run_shell_command(command)
+    for line in output.output_lines:
+        if done:
+            host.log(line)
+        else:
+            host.log_styled(line, fg="red", log_func=logger.error)
+    return done

@@ -1,0 +1,12 @@
+"""Remove the service and its files; models and KV only by name. What is kept is listed."""
+
+from tasks.shared import serving
+from tasks.shared.operations import removal
+from tasks.shared.settings import settings
+
+removal.uninstalled(
+    name="Uninstall",
+    also=settings().uninstall_also,
+    kv_dir=serving.kv_dir(settings()),
+    force=settings().force == "yes",
+)
