@@ -1,10 +1,11 @@
 """The fused TurboQuant decode kernel against a float64 reference; a program of its own.
 
-    python decode_kernel.py SITE_PACKAGES small     on the CPU, in Triton's interpreter
-    python decode_kernel.py SITE_PACKAGES all       on the GPU, beside vLLM's own kernel
+    python decode_kernel.py small [SITE_PACKAGES]     on the CPU, in Triton's interpreter
+    python decode_kernel.py all [SITE_PACKAGES]       on the GPU, beside vLLM's own kernel
 
-SITE_PACKAGES holds the patched `vllm`; of it only the kernels are imported, with stand-ins for
-what they ask of the rest, so no vLLM of this machine's platform is needed: torch and Triton are.
+SITE_PACKAGES, by default this interpreter's own, holds the patched `vllm`. Only its kernels are
+imported, with stand-ins for what they ask of the rest: no vLLM of this machine's platform is
+needed, torch and Triton are.
 A line is printed for each case, and the program fails when one of them is off.
 """
 
@@ -13,13 +14,14 @@ from __future__ import annotations
 import math
 import os
 import sys
+import sysconfig
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-if len(sys.argv) > 2 and sys.argv[2] == "small":
+if sys.argv[1:2] == ["small"]:
     os.environ["TRITON_INTERPRET"] = "1"
 os.environ["TQ_DECODE"] = "fused"
 
@@ -62,7 +64,7 @@ class Case:
         )
 
 
-def load(site_packages: str) -> types.SimpleNamespace:
+def load(site_packages: str = sysconfig.get_path("purelib")) -> types.SimpleNamespace:
     """The kernels of a patched vLLM: `fused`, `decode` and `store`, modules."""
     triton = __import__("triton")
     language = __import__("triton.language").language
@@ -322,8 +324,8 @@ def check(cases: Iterator[Case], kernels: types.SimpleNamespace, device: str) ->
 
 
 def main() -> None:
-    _, site_packages, which = sys.argv
-    kernels = load(site_packages)
+    which, *site_packages = sys.argv[1:]
+    kernels = load(*site_packages)
     cases, device = (small(), "cpu") if which == "small" else (everything(), "cuda")
     bad = check(cases, kernels, device)
     sys.exit(f"{bad} cases are off" if bad else 0)

@@ -26,7 +26,7 @@ _WHERE = "import importlib.util as u; print(u.find_spec('vllm').submodule_search
 
 def test_the_kernel_agrees_with_float64_over_presets_shapes_and_ragged_batches() -> None:
     package = Path(_python("-c", _WHERE).stdout.strip())
-    done = _python(str(SCRIPT), str(package.parent), "all")
+    done = _python(str(SCRIPT), "all", str(package.parent))
     record("decode kernel", cases=len(done.stdout.splitlines()))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
