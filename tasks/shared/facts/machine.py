@@ -180,6 +180,8 @@ def _place(sent: bytes) -> tuple[str, Place]:
 def _processes(sent: list[bytes]) -> tuple[Process, ...]:
     found: dict[int, Process] = {}
     for each in sent:
+        if each.count(b"\n") < 2:  # it ended while it was read
+            continue
         cgroup, pid, command = each.decode("utf-8", errors="replace").split("\n", 2)
         words = [word for word in command.split("\0") if word]
         if pid.isdigit() and words:
