@@ -148,10 +148,15 @@ class Cuda:
 
     def __init__(self, second: Region) -> None:
         self.second = second
+        registered: list[int] = []
+        self.registered = registered
 
         class Runtime(cuda_wrapper.CudaRTLibrary):  # type: ignore[misc]
             def cudaHostRegister(self, ptr, size, flags=0):
-                return super().cudaHostRegister(ptr + second.shift, size, flags)
+                result = super().cudaHostRegister(ptr + second.shift, size, flags)
+                if result == 0:
+                    registered.append(ptr)
+                return result
 
             def cudaHostUnregister(self, ptr):
                 return super().cudaHostUnregister(ptr + second.shift)
@@ -168,6 +173,9 @@ class Cuda:
 
     def __exit__(self, *_: object) -> None:
         self._patch.stop()
+        # The next region may come to lie at this one's address.
+        for each in self.registered:
+            assert self.runtime().cudaHostUnregister(each) == 0
 
     def tensor(self, size: tuple[int, int]) -> torch.Tensor:
         return torch.randint(-128, 128, size, dtype=torch.int8, device="cuda")
