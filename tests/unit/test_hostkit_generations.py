@@ -21,7 +21,7 @@ def opt(tmp_path, monkeypatch):
     (release / "venv/bin/vllm").touch()
     (release / "venv/bin/python").symlink_to(sys.executable)
     (release / "venv/lib/python3.11/site-packages").mkdir(parents=True)
-    manifest = {"python": platform.python_version(), "records": {}}
+    manifest = {"python": platform.python_version(), "records": {}, "patches": []}
     (release / "manifest.json").write_text(json.dumps(manifest))
     model = tmp_path / "model"
     model.mkdir()
