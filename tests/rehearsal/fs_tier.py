@@ -1,18 +1,20 @@
 """vLLM's own tiers, without a GPU: run by a release's Python on a rehearsal host.
 
-    race FOLDER SECONDS PRUNE…   store and load for so long while PRUNE runs again and again
-    use FOLDER PRUNE…            store, load the oldest again, prune once
-    fill FOLDER                  store, so that there is something
+    fs_tier.py FOLDER SECONDS PRUNE…
 
-The first two print a line of JSON. RAM holds a few chunks, so that nearly each load comes from
+`race` stores and loads for so long while the command PRUNE runs again and again. `use` stores,
+loads the oldest block again, and prunes once; then the same with a vLLM that does not touch what
+it loads. Prints a line of JSON. RAM holds a few chunks, so that nearly each load comes from
 SSD; a chunk's bytes follow from its key, so that a wrong one is noticed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -28,6 +30,7 @@ from vllm.v1.kv_offload.config import (
     OffloadingModelConfig,
     OffloadingParallelConfig,
 )
+from vllm.v1.kv_offload.tiering.fs import io
 from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
 CHUNK = 64 * 1024
@@ -54,19 +57,19 @@ class Tiers:
             parallel=OffloadingParallelConfig(0, 1, 1, 1, 1, 1, 0, 1, 0, True),
         )
         self.manager: Any = TieringOffloadingSpec(config).get_manager()
-        self.view = self.manager.primary_tier.get_kv_memoryview()
+        self.view = self.manager.primary_tier.get_kv_memoryview().cast("B")
         self.counts = {"hits": 0, "misses": 0, "wrong": 0}
 
     def ask(self, number: int) -> bool:
         """Load a chunk, or store it where it is in no tier; was it there?"""
-        key = make_offload_key(number.to_bytes(32, "big"), 0)
+        key = make_offload_key(bytes.fromhex(name_of(number)), 0)
         request = ReqContext(req_id=str(uuid.uuid4()))
         self.manager.on_new_request(request)
         while (found := self.manager.lookup(key, request)) in PENDING:
             self._step()
         if found is LookupResult.HIT:
             (chunk,) = self.manager.prepare_load([key], request).chunk_ids
-            self.counts["wrong"] += bytes(self.view[chunk]) != content(number)
+            self.counts["wrong"] += bytes(self.view[bytes_of(chunk)]) != content(number)
             self.manager.complete_load([key], request)
         else:
             self._store(key, number, request)
@@ -80,7 +83,7 @@ class Tiers:
             self._step()
         if prepared.keys_to_store:
             (chunk,) = prepared.store_spec.chunk_ids
-            self.view[chunk] = memoryview(content(number))
+            self.view[bytes_of(chunk)] = content(number)
             self.manager.complete_store([key], request)
 
     def _step(self) -> None:
@@ -93,6 +96,14 @@ class Tiers:
             self.ask(filler)
         for tier in self.manager.secondary_tiers:
             tier.drain_jobs()
+
+
+def name_of(number: int) -> str:
+    return hashlib.sha256(str(number).encode()).hexdigest()
+
+
+def bytes_of(chunk: int) -> slice:
+    return slice(int(chunk) * CHUNK, (int(chunk) + 1) * CHUNK)
 
 
 def content(number: int) -> bytes:
@@ -111,10 +122,12 @@ def race(tiers: Tiers, seconds: float, prune: list[str]) -> dict[str, Any]:
     pruner = threading.Thread(target=prune_on)
     pruner.start()
     deadline, chosen = time.monotonic() + seconds, random.Random(0)
-    while time.monotonic() < deadline:
-        tiers.ask(chosen.randrange(KEYS))
-    ended.set()
-    pruner.join()
+    try:
+        while time.monotonic() < deadline:
+            tiers.ask(chosen.randrange(KEYS))
+    finally:
+        ended.set()
+        pruner.join()
     return {**tiers.counts, "said": said}
 
 
@@ -124,14 +137,14 @@ def use(tiers: Tiers, folder: str, prune: list[str]) -> dict[str, Any]:
         tiers.ask(number)
     tiers.settle()
     for number in range(10):
-        (file,) = (p for p in blocks(folder) if p.endswith(f"/{number:064x}.bin"))
+        (file,) = (p for p in blocks(folder) if name_of(number) in p)
         used = time.time() - (100 - number) * 3600
         os.utime(file, (used, used))
     assert tiers.ask(0)
     tiers.settle()
     done = subprocess.run(prune, capture_output=True, text=True, check=False)
     names = {os.path.basename(file) for file in blocks(folder)}
-    found = [number for number in range(10) if f"{number:064x}.bin" in names]
+    found = [number for number in range(10) if f"{name_of(number)}.bin" in names]
     return {"found": found, "said": done.stdout + done.stderr}
 
 
@@ -139,14 +152,20 @@ def blocks(folder: str) -> list[str]:
     return [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names]
 
 
-def main(what: str, folder: str, *more: str) -> None:
-    tiers = Tiers(folder)
-    if what == "race":
-        result = race(tiers, float(more[0]), list(more[1:]))
-    elif what == "use":
-        result = use(tiers, folder, list(more))
-    tiers.manager.shutdown()
-    print(json.dumps(result))
+def main(folder: str, seconds: str, *prune: str) -> None:
+    found = {}
+    for what in ("race", "use", "use untouched"):
+        if what == "use untouched":
+            io._touch = lambda paths: None
+        shutil.rmtree(folder, ignore_errors=True)
+        tiers = Tiers(folder)
+        if what == "race":
+            found[what] = race(tiers, float(seconds), list(prune))
+        else:
+            found[what] = use(tiers, folder, list(prune))
+        tiers.view.release()
+        tiers.manager.shutdown()
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
