@@ -24,12 +24,12 @@ FINGERPRINT = "0123456789ab"
 BLOCK = 4096
 SCRIPT = """
 import resource, sys, time
-sys.path.insert(0, "files/hostkit")
+sys.path.insert(0, "{}")
 from hostkit import prune
 began = time.monotonic()
 print(prune.prune(0.0)[0])
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(f"{time.monotonic() - began:.1f} s, at most {peak / 1024:.0f} MB")
+print("%.1f s, at most %.0f MB" % (time.monotonic() - began, peak / 1024))
 """
 
 
@@ -49,7 +49,9 @@ def fill(folder: Path, files: int) -> None:
         os.utime(file, (used, used))
 
 
-def drop_caches() -> str:
+def drop_caches(folder: Path) -> str:
+    if subprocess.check_output(["stat", "-fc%T", folder], text=True).strip() == "tmpfs":
+        return "in memory"
     os.sync()
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -71,9 +73,9 @@ def measure(root: Path, files: int) -> None:
     (root / "etc/vllm").mkdir(parents=True)
     (root / "etc/vllm/kv-tier.json").write_text(json.dumps(limits))
     for _ in range(2):
-        print(f"{files} files, {drop_caches()}:", flush=True)
+        print(f"{files} files, {drop_caches(root)}:", flush=True)
         subprocess.run(
-            ["python3", "-IB", "-c", SCRIPT.replace("files/hostkit", str(HOSTKIT))],
+            ["python3", "-IB", "-c", SCRIPT.format(HOSTKIT)],
             env={**os.environ, "HOSTKIT_ROOT": str(root)},
             check=True,
         )
