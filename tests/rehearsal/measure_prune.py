@@ -28,8 +28,9 @@ sys.path.insert(0, "{}")
 from hostkit import prune
 began = time.monotonic()
 print(prune.prune(0.0)[0])
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print("%.1f s, at most %.0f MB" % (time.monotonic() - began, peak / 1024))
+used = resource.getrusage(resource.RUSAGE_SELF)
+seconds = time.monotonic() - began, used.ru_utime + used.ru_stime
+print("%.1f s, %.1f s of a processor, at most %.0f MB" % (*seconds, used.ru_maxrss / 1024))
 """
 
 
