@@ -12,6 +12,7 @@ REHEARSAL = Path(__file__).parent / "rehearsal"
 REAL_ENGINE = {"fresh_host", "deployed"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(REHEARSAL):

@@ -9,6 +9,9 @@ from . import deploys, state
 
 KILLED_AT = ["Build release", "Stage the generation", "Ask the server for a completion"]
 
+PATCHES = state.REPOSITORY / "files/patches/vllm-0.31.0"
+SERIES = sorted(path.name for path in PATCHES.glob("*.patch"))
+
 # Every text file that a deploy writes, as it is named in the plan.
 WRITTEN = [
     "/opt/vllm/hostkit/__main__.py",
@@ -17,7 +20,7 @@ WRITTEN = [
     "lock.txt",
     "wheel.txt",
     "tools.txt",
-    "0001-kv-fs-tier-touch-on-load.patch",
+    *SERIES,
     "generations/1/vllm.service",
     "generations/1/serve.yaml",
     "generations/1/vllm.env",
@@ -100,7 +103,8 @@ def test_the_patch_is_in_what_serves(deployed):
     source = deploys.on_host(f"cat {site}/vllm/v1/kv_offload/tiering/fs/io.py", host=deployed)
     assert "os.utime" in source
     manifest = deploys.on_host(f"cat {site.partition('/venv/')[0]}/manifest.json", host=deployed)
-    assert [patch["state"] for patch in json.loads(manifest)["patches"]] == ["applied"]
+    states = {patch["name"]: patch["state"] for patch in json.loads(manifest)["patches"]}
+    assert states == dict.fromkeys(SERIES, "applied")
 
 
 def test_the_unit_is_understood_and_hardened(deployed):

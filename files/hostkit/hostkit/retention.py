@@ -4,6 +4,7 @@ A release that a kept generation needs is never removed, nor one that a process 
 """
 
 import argparse
+import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,9 +51,16 @@ def plan(keep_generations: int, keep_releases: int, wanted: str) -> list[Path]:
         *_others(paths.OPT / "inputs", kept | needed),
         *_others(paths.BUILT, kept | needed),
         *_others(paths.TOOLS, _tools(inputs)),
-        *_others(paths.DOWNLOADS / "wheels", _hashes(inputs)),
-        *_others(paths.DOWNLOADS / "sdists", _hashes(inputs)),
+        *_downloads(_hashes(inputs)),
     ]
+
+
+def _downloads(kept: set[str]) -> list[Path]:
+    # A mounted cache is shared: what no release here needs, one of another host may be made of.
+    if os.path.ismount(paths.DOWNLOADS):
+        return []
+    folders = (paths.DOWNLOADS / "wheels", paths.DOWNLOADS / "sdists")
+    return [path for folder in folders for path in _others(folder, kept)]
 
 
 def newest(names: Sequence[Any], number: int, needed: set[Any]) -> set[Any]:
