@@ -99,6 +99,7 @@ class _Build:
         }
         self.toolchain = toolchain
         self.doing = "compile"
+        self.origin: Mapping[str, Any] = {}
 
     def make_environment(self, venv: Path) -> None:
         """The build tools, and behind them the release's own packages: compiled against its torch.
@@ -118,9 +119,10 @@ class _Build:
         stamp = self.folder / "prepared.json"
         if stamp.is_file():
             noted = read_json(stamp)
-            if noted["inputs"] == self._decisive():
+            if noted.get("inputs") == self._decisive() and "source" in noted:
                 progress("compile: goes on where an earlier build was stopped")
                 self.doing = "compile, going on where it was stopped"
+                self.origin = noted["source"]
                 return tuple(overlay.Outcome(**each) for each in noted["outcomes"])
         shutil.rmtree(self.tree, ignore_errors=True)
         self.tree.mkdir(parents=True)
@@ -136,7 +138,13 @@ class _Build:
         except Failure:
             shutil.rmtree(self.folder)
             raise
-        noted = {"inputs": self._decisive(), "outcomes": [vars(each) for each in outcomes]}
+        # Now: what was downloaded may be gone when a later build goes on from here.
+        self.origin = self._provenance()
+        noted = {
+            "inputs": self._decisive(),
+            "outcomes": [vars(each) for each in outcomes],
+            "source": self.origin,
+        }
         write_atomic(stamp, json.dumps(noted) + "\n")
         return tuple(outcomes)
 
@@ -162,7 +170,7 @@ class _Build:
         overlay.rename(root, spec.installed_version, compiled.name, spec.drop_requirements)
         packed = overlay.pack(root, tools.python, paths.WORK / "packed", tools.keep_open)
         origin = {
-            "source": self._provenance(),
+            "source": self.origin,
             "flags": self.flags,
             "compilers": self.toolchain.versions,
             "compiled": {"host": platform.node(), "python": self.spec.python},
