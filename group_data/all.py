@@ -22,6 +22,7 @@ pinned_patches = [
     #     "url": "https://github.com/vllm-project/vllm/commit/<40 digits>.patch",
     #     "vllm_version": "0.31.0",
     #     "why": "fused decode attention for turboquant_4bit_nc",
+    #     "replaces": ["0003-turboquant-fused-decode.patch"],  # with turboquant_decode = "stock"
     #     "hunks_sha256": "<64 digits>",
     #     "files": {"csrc/…": {"before": "<64 digits>", "after": "<64 digits>"}},
     # },

@@ -2,10 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from tasks.shared import patches
+
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
 
 FUSED_LINE = r"TurboQuant decode: fused kernel"
+KERNEL = "vllm/v1/attention/ops/triton_turboquant_fused.py"
 PROGRAMS = "TQ_SIMT_CTAS_PER_SM"
 """Of ours and of pull request 53060 alike: programs of the decode kernel a multiprocessor."""
 
@@ -31,6 +34,11 @@ def check(settings: "Settings") -> None:
     programs = settings.extra_env.get(PROGRAMS)
     if programs is not None and not (programs.isdecimal() and 1 <= int(programs) <= 32):
         raise ValueError(f"extra_env: {PROGRAMS} is {programs!r}, must be from 1 to 32")
+    if fused(settings) and not any(KERNEL in p.files for p in patches.wanted(settings)):
+        raise ValueError(
+            f"turboquant_decode = 'fused' needs the patch that adds {KERNEL}, and the patches of "
+            f"this release (vLLM {settings.vllm_version}) have none: use 'stock'"
+        )
     if fused(settings) and settings.dtype not in ("auto", "bfloat16"):
         raise ValueError(
             f"turboquant_decode = 'fused' is for dtype 'bfloat16', not {settings.dtype!r}: its "

@@ -73,6 +73,8 @@ class PinnedPatch(BaseModel):
     """Of the patch without what a server may word differently: see `hunks_sha256()`."""
 
     files: dict[str, FileHashes] = Field(min_length=1)
+    replaces: list[str] = []
+    """Patches of the series, by name, that are left out for it."""
 
     @property
     def commit(self) -> str:
@@ -124,14 +126,42 @@ def series(version: str) -> list[Patch]:
 
 def wanted(settings: "Settings") -> list[Patch]:
     """All patches of the release that these settings ask for, in order."""
-    own = series(settings.vllm_version)
+    own = _series_of(settings)
     return own + [entry.as_patch(n) for n, entry in enumerate(settings.pinned_patches)]
+
+
+def _series_of(settings: "Settings") -> list[Patch]:
+    """The version's series without what a pinned patch replaces."""
+    own = series(settings.vllm_version)
+    replaced = {name for entry in settings.pinned_patches for name in entry.replaces}
+    unknown = sorted(replaced - {patch.name for patch in own})
+    if unknown:
+        raise ValueError(
+            f"pinned_patches: replaces names {unknown[0]}, the series of vLLM "
+            f"{settings.vllm_version} has {', '.join(patch.name for patch in own)}"
+        )
+    return [patch for patch in own if patch.name not in replaced]
 
 
 def check(settings: "Settings") -> None:
     """Raise ValueError when the settings ask for patches or a route that cannot be."""
     texts(settings)
+    _check_fit(settings)
     route(settings.build_route, wanted(settings))
+
+
+def _check_fit(settings: "Settings") -> None:
+    """A pinned patch that changes a file of the series has to be pinned on top of it."""
+    left = {path: (p.name, h.after) for p in _series_of(settings) for path, h in p.files.items()}
+    for entry in settings.pinned_patches:
+        for path, hashes in entry.files.items():
+            name, after = left.get(path, ("", hashes.before))
+            if hashes.before != after:
+                raise ValueError(
+                    f"pinned_patches: {entry.commit[:12]} and {name} of the series both change "
+                    f"{path}: say replaces = ['{name}'], or make pin-patch again on top of it"
+                )
+            left[path] = (entry.commit[:12], hashes.after)
 
 
 def texts(settings: "Settings") -> dict[str, str]:
@@ -142,7 +172,7 @@ def texts(settings: "Settings") -> dict[str, str]:
     folder = PATCHES / f"vllm-{settings.vllm_version}"
     found = {
         patch.name: (folder / patch.name).read_text(encoding="utf-8")
-        for patch in series(settings.vllm_version)
+        for patch in _series_of(settings)
     }
     for number, entry in enumerate(settings.pinned_patches):
         if entry.vllm_version != settings.vllm_version:

@@ -41,6 +41,16 @@ def test_half_precision_models_keep_the_stock_kernel(make):
     assert make(dtype="float16", turboquant_decode="stock")
 
 
+def test_a_version_whose_series_lacks_the_kernel_takes_stock_and_no_full_graphs_with_drafts(make):
+    older: dict[str, object] = {"vllm_version": "0.30.0", "accept_risks": ["mtp-with-tiering"]}
+    with pytest.raises(ValidationError, match="attends to the draft alone"):
+        make(**older, turboquant_decode="stock")
+    older |= {"extra_serve_args": {"compilation-config": {"cudagraph_mode": "PIECEWISE"}}}
+    with pytest.raises(ValidationError, match=r"'fused' needs the patch .*vLLM 0\.30\.0"):
+        make(**older)
+    assert make(**older, turboquant_decode="stock")
+
+
 def test_a_slot_has_the_size_that_vllm_gives_it():
     sizes = {name: decode_floor.Shape(preset=name).slot_bytes for name in decode_floor.PRESETS}
     assert sizes == {

@@ -115,6 +115,42 @@ def test_a_patch_that_is_pinned_for_another_version_is_refused(text, folder, mak
         make(pinned_patches=[entry(text, vllm_version="0.30.0")])
 
 
+FUSED = "0003-turboquant-fused-decode.patch"
+
+
+def replacing(text, folder, **changes):
+    """An entry for a patch that changes a file of the series."""
+    folder.mkdir(exist_ok=True)
+    (folder / f"{COMMIT}.patch").write_text(text)
+    backend = {"vllm/v1/attention/backends/turboquant_attn.py": {"before": "a" * 64}}
+    return entry(text, files=backend, **changes)
+
+
+def test_a_patch_that_collides_with_the_series_is_refused_unless_it_replaces_that(
+    text, folder, make
+):
+    with pytest.raises(ValueError, match=rf"both change \S+: say replaces = \['{FUSED}'\]"):
+        make(pinned_patches=[replacing(text, folder)], turboquant_decode="stock")
+    instead = replacing(text, folder, replaces=[FUSED])
+    settings = make(pinned_patches=[instead], turboquant_decode="stock")
+    names = [patch.name for patch in patches.wanted(settings)]
+    assert FUSED not in names
+    assert names[-1].startswith("9000-")
+    assert FUSED not in patches.texts(settings)
+
+
+def test_the_fused_kernel_and_a_patch_in_its_place_are_not_both_possible(text, folder, make):
+    instead = replacing(text, folder, replaces=[FUSED])
+    with pytest.raises(ValueError, match=r"turboquant_decode = 'fused' needs the patch"):
+        make(pinned_patches=[instead])
+    assert make(pinned_patches=[instead], turboquant_decode="stock")
+
+
+def test_only_a_patch_of_the_series_can_be_replaced(text, folder, make):
+    with pytest.raises(ValueError, match=r"replaces names 0009-none\.patch"):
+        make(pinned_patches=[replacing(text, folder, replaces=["0009-none.patch"])])
+
+
 @pytest.mark.parametrize(
     "url",
     [
