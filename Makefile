@@ -13,7 +13,7 @@ rehearse: venv  ## deploy to a throwaway systemd host and ask the served model a
 	@$(PYTHON) -m tests.rehearsal.rehearse
 
 test: lint  ## everything that needs no GPU: lint, unit tests, rehearsal
-	@$(PYTHON) -m pytest --numprocesses=2 --dist=loadgroup
+	@$(PYTHON) -m pytest --numprocesses=2 --dist=loadscope
 
 campaign: venv  ## every case of what `make test` tries once; hours
 	@$(PYTHON) -m pytest -m campaign
