@@ -3,7 +3,7 @@
 from pyinfra import host, logger
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import compat, guards, host_checks, inspection, notices
+from tasks.shared import compat, guards, host_checks, inspection
 from tasks.shared.facts.access import AccessFact
 from tasks.shared.host_checks import access, findings
 from tasks.shared.settings import runs_through_sudo, settings
@@ -24,4 +24,3 @@ refusals = host_checks.blocking(found, cures_follow=guards.is_dry() or not alone
 if refusals:
     names = ", ".join(dict.fromkeys(each.what for each in refusals))
     raise DeployError(f"{host.name} cannot be deployed to, see above: {names}")
-notices.failures()

@@ -1,6 +1,6 @@
 """Remove old generations and releases; none that is current, staged, or could be gone back to."""
 
-from tasks.shared import releases
+from tasks.shared import credentials, desired, releases
 from tasks.shared.operations import vllm
 from tasks.shared.settings import settings
 
@@ -8,5 +8,6 @@ vllm.pruned(
     name="Remove what is kept no longer",
     generations=settings().keep_generations,
     releases=settings().keep_releases,
-    wanted=releases.wanted(settings()).name,
+    release=releases.wanted(settings()),
+    generation=desired.generation(credentials.api_key(settings().api_key_file)),
 )

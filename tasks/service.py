@@ -2,11 +2,12 @@
 
 from pyinfra.operations import files, systemd
 
-from tasks.shared import credentials, desired
+from tasks.shared import credentials, desired, notices
 from tasks.shared.operations import units, vllm
 from tasks.shared.operations.secrets import secret_file
 from tasks.shared.settings import settings
 
+notices.failures()
 key_file = settings().api_key_file
 key = credentials.api_key(key_file)
 generation = desired.generation(key)

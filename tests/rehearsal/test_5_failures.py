@@ -37,9 +37,12 @@ def test_a_misspelt_flag_is_shown_and_nothing_is_started(stopped):
 
 
 def test_an_engine_that_cannot_start_is_shown_with_its_own_cause(stopped):
-    """KV offloading is refused by vLLM on a CPU: a real start that fails half-way."""
+    """KV offloading is refused by vLLM on a CPU: a real start that fails half-way.
+
+    So little of it, since a container caps the locked memory that a real RAM tier needs.
+    """
     before = starts(stopped)
-    done = deploys.pyinfra("deploy.py", "-y", "--data", "kv_ram_gib=0.1", host=stopped)
+    done = deploys.pyinfra("deploy.py", "-y", "--data", "kv_ram_gib=0.007", host=stopped)
     assert done.returncode == 1
     assert "Offloading" in done.stderr
     assert "Engine core initialization failed" not in done.stderr
@@ -50,7 +53,7 @@ def test_an_engine_that_cannot_start_is_shown_with_its_own_cause(stopped):
 def test_a_restart_that_fails_stops_shows_its_cause_and_can_be_undone(stopped):
     """Staged while the good one serves; the deploy after it goes back."""
     assert deploys.pyinfra("deploy.py", "-y", host=stopped).returncode == 0
-    bad = ("--data", "kv_ram_gib=0.1")
+    bad = ("--data", "kv_ram_gib=0.007")
     assert deploys.pyinfra("deploy.py", "-y", *bad, host=stopped).returncode == 0
     before = starts(stopped)
     done = deploys.pyinfra("tasks/restart_vllm.py", "-y", *bad, host=stopped)

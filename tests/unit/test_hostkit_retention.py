@@ -53,6 +53,11 @@ def left(root, folder):
     return sorted(path.name for path in (root / "opt/vllm" / folder).iterdir())
 
 
+def test_an_old_generation_that_the_settings_ask_for_stays(root):
+    assert prune(root, "--wanted-digest", "1" * 12).returncode == 0
+    assert left(root, "generations") == ["1", "2", "4", "5"]
+
+
 def test_the_current_the_previous_and_the_newest_stay_with_all_they_need(root):
     assert prune(root).returncode == 0
     kept = [NAMES[2], NAMES[4], NAMES[5]]

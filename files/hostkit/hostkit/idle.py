@@ -9,6 +9,7 @@ from hostkit.process import Failure
 
 SAMPLES = 2
 SAMPLE_S = 1.0
+LOOK_AGAIN_S = 0.3
 TOLD_EVERY_S = 10.0
 ADVICE = "wait, or say --data force=yes"
 
@@ -22,10 +23,20 @@ def busy() -> str | None:
         count = server.requests_in_flight(found)
     except server.NotAnswering as error:
         return f"cannot tell whether it is idle ({error})"
-    using = describe(connections.clients(found.port))
+    using = describe(_staying(found.port))
     if count:
         return f"{count} requests run or wait" + (f"; connected: {using}" if using else "")
     return f"no request runs, but clients are connected: {using}" if using else None
+
+
+def _staying(port: int) -> list[connections.Client]:
+    """The clients that are there in two looks: one that is just going is no user."""
+    first = connections.clients(port)
+    if not first:
+        return []
+    time.sleep(LOOK_AGAIN_S)
+    again = {(client.address, client.port) for client in connections.clients(port)}
+    return [client for client in first if (client.address, client.port) in again]
 
 
 def describe(clients: list[connections.Client]) -> str:

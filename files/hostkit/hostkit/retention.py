@@ -23,12 +23,13 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--generations", type=int, required=True, help="how many to keep")
     parser.add_argument("--releases", type=int, required=True, help="how many to keep")
     parser.add_argument("--wanted", default="", help="a release that is kept in any case")
+    parser.add_argument("--wanted-digest", default="", help="a generation that is, too")
     parser.add_argument("--dry-run", action="store_true", help="exit 1 when there is work")
     parser.set_defaults(run=_prune_command)
 
 
 def _prune_command(args: argparse.Namespace) -> int:
-    found = plan(args.generations, args.releases, args.wanted)
+    found = plan(args.generations, args.releases, args.wanted, args.wanted_digest)
     for path in found:
         print(f"{'would remove' if args.dry_run else 'remove'} {path}", flush=True)
         if not args.dry_run:
@@ -36,11 +37,14 @@ def _prune_command(args: argparse.Namespace) -> int:
     return 1 if args.dry_run and found else 0
 
 
-def plan(keep_generations: int, keep_releases: int, wanted: str) -> list[Path]:
+def plan(
+    keep_generations: int, keep_releases: int, wanted: str, wanted_digest: str = ""
+) -> list[Path]:
     """The folders that go, generations first: a release must not vanish from under one."""
     numbers = generations.numbers()
     linked = {generations.linked(link) for link in (paths.CURRENT, paths.PREVIOUS)}
-    kept_numbers = newest(numbers, keep_generations, {n for n in numbers if n in linked})
+    asked_for = {n for n in numbers if generations.note(n)["digest"] == wanted_digest}
+    kept_numbers = newest(numbers, keep_generations, asked_for | {*numbers} & linked)
     needed = {str(generations.note(n)["release"]) for n in kept_numbers} | {wanted}
     built = _releases_by_age()
     kept = newest(built, keep_releases, {name for name in built if name in needed} | _running())

@@ -215,17 +215,20 @@ def rolled_back(to: int | None, switch: Switch, batch: Batch) -> Commands:
 
 
 @operation()
-def pruned(generations: int, releases: int, wanted: str) -> Commands:
+def pruned(generations: int, releases: int, release: Release, generation: Generation) -> Commands:
     """Ensure that no more old generations and releases lie on the host than are to be kept.
 
     + generations: how many; the current one and the one before are kept besides
     + releases: how many; each that a kept generation needs is kept besides
-    + wanted: the release that the settings ask for, generation or not
+    + release, generation: what the settings ask for, kept however old
 
-    vllm.pruned(name="Prune", generations=10, releases=3, wanted=release.name)
+    vllm.pruned(
+        name="Prune", generations=10, releases=3, release=release, generation=generation
+    )
     """
     counts = ["--generations", str(generations), "--releases", str(releases)]
-    question = ["retain", *counts, "--wanted", wanted]
+    kept = ["--wanted", release.name, "--wanted-digest", generation.digest]
+    question = ["retain", *counts, *kept]
     superfluous = host.get_fact(HostkitProblems, question=[*question, "--dry-run"])
     if superfluous in ([], [NOT_INSTALLED]):
         host.noop("nothing is kept longer than it should be")

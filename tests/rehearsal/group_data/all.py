@@ -27,6 +27,9 @@ ready_timeout_s = 300
 shutdown_timeout_s = 5
 restart_delay_s = 2
 idle_wait_s = 0
+# Tests make many, and count what a deploy changes.
+keep_generations = 1000
+keep_releases = 1000
 gate_wait_s = 5
 
 # The CPU build of torch is on PyTorch's own index only.
