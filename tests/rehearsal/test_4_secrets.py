@@ -51,7 +51,8 @@ def test_the_key_is_nowhere_else_on_the_host(deployed):
 
 def test_one_command_replaces_the_key(deployed):
     old = deploys.api_key(deployed)
-    done = deploys.pyinfra("tasks/rotate_api_key.py", "-y", "--diff", host=deployed)
+    wait = ("--data", "idle_wait_s=60")
+    done = deploys.pyinfra("tasks/rotate_api_key.py", "-y", "--diff", *wait, host=deployed)
     assert done.returncode == 0, done.stderr
     new = deploys.api_key(deployed)
     assert new != old
