@@ -84,6 +84,20 @@ class HostStateFact(FactBase[HostState]):
         return HostState.model_validate(_json(output))
 
 
+class LastFailureFact(FactBase[FailureNote | None]):
+    """The newest failure; None also where hostkit is damaged, which the deploy is about to mend."""
+
+    def command(self) -> StringCommand:
+        return StringCommand(_if_installed("state"), "2>/dev/null || echo '{}'")
+
+    @staticmethod
+    def default() -> FailureNote | None:
+        return None
+
+    def process(self, output: list[str]) -> FailureNote | None:
+        return HostState.model_validate(_json(output)).failure
+
+
 class Outlook(BaseModel):
     """What an upgrade would cost: the SSD tier's size now, how long the last good start took."""
 
