@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,8 +10,9 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -192,6 +194,49 @@ def request(host: str, path: str, body: object = None, key: str = "") -> tuple[i
     output, _ = start_request(host, path, body, key).communicate(timeout=600)
     status, text = json.loads(output)
     return status, text
+
+
+@contextlib.contextmanager
+def asking(host: str, body: object) -> Iterator[list[int]]:
+    """A client that asks for completions, one after another, for as long as the block lasts.
+
+    Yields the statuses that it has been answered with so far.
+    """
+    answers: list[int] = []
+    over = threading.Event()
+
+    def client() -> None:
+        key = api_key(host)
+        while not over.is_set():
+            answers.append(request(host, "/v1/completions", body, key)[0])
+
+    thread = threading.Thread(target=client)
+    thread.start()
+    try:
+        yield answers
+    finally:
+        over.set()
+        thread.join()
+
+
+def wait_for(what: str, question: Callable[[], Any], seconds: float = 60) -> Any:
+    """Wait until a question is answered with something true, and return that."""
+    deadline = time.monotonic() + seconds
+    while not (answer := question()):
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.5)
+    return answer
+
+
+def latest_failure(host: str) -> dict[str, Any]:
+    """The report of the newest failure that hostkit has kept, and its number: 0 for none."""
+    folder = "/var/lib/vllm/health/failures"
+    newest = on_host(f"ls {folder} 2>/dev/null | sort -n | tail -n 1", host=host)
+    if not newest:
+        return {"number": 0}
+    report = on_host(f"cat {folder}/{newest}/report.json", host=host)
+    found: dict[str, Any] = json.loads(report)
+    return found | {"number": int(newest)}
 
 
 def api_key(host: str) -> str:

@@ -30,23 +30,6 @@ def hostkit(host, *words):
     return run(f"{HOSTKIT} {' '.join(words)}", host)
 
 
-def wait_for(what, question, seconds=60):
-    """Wait until a question is answered with something true, and return that."""
-    deadline = time.monotonic() + seconds
-    while not (answer := question()):
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.5)
-    return answer
-
-
-def latest_failure(host):
-    newest = run("ls /var/lib/vllm/health/failures 2>/dev/null | sort -n | tail -n 1", host)
-    if not newest:
-        return {"number": 0}
-    report = run(f"cat /var/lib/vllm/health/failures/{newest}/report.json", host)
-    return json.loads(report) | {"number": int(newest)}
-
-
 def variant(host, **env):
     """A generation like the current one, its server told these variables besides; its number."""
     return switching.variant(host, deploys.hostkit_state(host)["current"], **env)
@@ -82,7 +65,7 @@ def test_a_service_that_fails_at_once_is_started_as_often_as_the_limit_says(serv
         run(RELOADS, serving)
     try:
         hostkit(serving, "activate", str(number))
-        wait_for("the end of the starts", lambda: show(serving, "ActiveState") == "failed")
+        deploys.wait_for("the end of the starts", lambda: show(serving, "ActiveState") == "failed")
         time.sleep(3)
         assert show(serving, "ActiveState") == "failed"
     finally:
@@ -104,7 +87,7 @@ def test_the_first_failure_is_kept_told_and_shown_and_no_later_one(serving, tmp_
     assert "S3CRET" not in plan.stdout + plan.stderr
     assert deploys.pyinfra("deploy.py", "-y", *data, host=serving).returncode == 0
     assert deploys.deploy_json(*data, host=serving).success == 0
-    before = latest_failure(serving)["number"]
+    before = deploys.latest_failure(serving)["number"]
     script = Path(__file__).with_name("webhook.py").read_text()
     run(
         f"systemd-run --quiet --collect --unit=webhook python3 -c {shlex.quote(script)} 8901 "
@@ -114,11 +97,13 @@ def test_the_first_failure_is_kept_told_and_shown_and_no_later_one(serving, tmp_
     try:
         number = variant(serving, STANDIN_FAULT="exit")
         hostkit(serving, "activate", str(number))
-        wait_for("the end of the starts", lambda: show(serving, "ActiveState") == "failed")
-        told = json.loads(wait_for("the webhook", lambda: run("cat /srv/told || true", serving)))
+        deploys.wait_for("the end of the starts", lambda: show(serving, "ActiveState") == "failed")
+        told = json.loads(
+            deploys.wait_for("the webhook", lambda: run("cat /srv/told || true", serving))
+        )
     finally:
         run("systemctl stop webhook; rm -f /srv/told", serving)
-    failure = latest_failure(serving)
+    failure = deploys.latest_failure(serving)
     assert failure["number"] == before + 1
     assert failure["cause"] == "RuntimeError: the stand-in was told to fail"
     assert len(failure["later"]) == BURST - 1
@@ -141,24 +126,24 @@ def test_the_first_failure_is_kept_told_and_shown_and_no_later_one(serving, tmp_
 
 def test_a_clean_exit_that_nobody_asked_for_is_noticed_and_the_server_started_again(serving):
     """As vLLM does, the stand-in ends with status 0 when its engine was killed."""
-    before = latest_failure(serving)["number"]
+    before = deploys.latest_failure(serving)["number"]
     run("install -o vllm -m 600 /dev/null /dev/shm/psm_left; touch /dev/shm/psm_of_root", serving)
     engine = run("pgrep -u vllm -f 'vllm.standin engine'", serving)
     run(f"kill -9 {engine}", serving)
-    wait_for("its record", lambda: latest_failure(serving)["number"] == before + 1)
-    assert latest_failure(serving)["class"] == "engine-died"
-    assert latest_failure(serving)["result"] == "success"
-    wait_for("the next start", lambda: show(serving, "NRestarts") == "1")
+    deploys.wait_for("its record", lambda: deploys.latest_failure(serving)["number"] == before + 1)
+    assert deploys.latest_failure(serving)["class"] == "engine-died"
+    assert deploys.latest_failure(serving)["result"] == "success"
+    deploys.wait_for("the next start", lambda: show(serving, "NRestarts") == "1")
     hostkit(serving, "verify", "--deadline", "30")
     assert run("ls /dev/shm", serving) == "psm_of_root"
     run("rm /dev/shm/psm_of_root", serving)
 
 
 def test_a_stop_that_was_asked_for_is_no_failure(serving):
-    before = latest_failure(serving)["number"]
+    before = deploys.latest_failure(serving)["number"]
     run("systemctl restart vllm", serving)
     run("systemctl stop vllm", serving)
-    assert latest_failure(serving)["number"] == before
+    assert deploys.latest_failure(serving)["number"] == before
 
 
 def test_what_is_left_in_shared_memory_is_swept_and_a_foreign_file_is_not(serving):
@@ -198,12 +183,12 @@ def test_a_start_waits_for_a_gpu_that_is_not_free_and_comes_by_itself(serving):
     try:
         needs(serving, gpus=1, gpu_memory_utilization=0.89, wait_s=1)
         run("systemctl start vllm", serving)
-        said = wait_for("a refusal", lambda: "refused for now" in refusal(serving))
+        said = deploys.wait_for("a refusal", lambda: "refused for now" in refusal(serving))
         assert said
         assert "GPU 0: 5827 MiB of 12227 MiB are free, 10882 MiB are needed" in refusal(serving)
         run(f"echo {free} >/srv/gpus", serving)
         hostkit_verified = f"{HOSTKIT} probe >/dev/null 2>&1 && echo yes || true"
-        wait_for("the server", lambda: run(hostkit_verified, serving))
+        deploys.wait_for("the server", lambda: run(hostkit_verified, serving))
     finally:
         run(f"rm -rf {folder} /srv/gpus", serving)
 
@@ -219,7 +204,7 @@ def test_a_limit_that_the_container_caps_is_refused_and_not_tried_again(serving,
     run("systemctl stop vllm", serving)
     needs(serving, **changes)
     run("systemctl start vllm || true", serving)
-    wait_for("the end", lambda: show(serving, "ActiveState") == "failed")
+    deploys.wait_for("the end", lambda: show(serving, "ActiveState") == "failed")
     assert told in refusal(serving)
     assert show(serving, "ExecMainStatus") == "78"
 
@@ -235,7 +220,7 @@ def test_what_systemd_makes_of_the_environment_file_is_asked_of_systemd(serving)
         said = run(command, serving)
         assert "systemd hands over MAX_JOBS='8   # more', meant is '1'" in said
         run("systemctl restart vllm || true", serving)
-        wait_for("the end", lambda: show(serving, "ActiveState") == "failed")
+        deploys.wait_for("the end", lambda: show(serving, "ActiveState") == "failed")
         assert "MAX_JOBS='8   # more'" in refusal(serving)
     finally:
         run(f"cp -p /srv/env {file}", serving)
@@ -261,12 +246,12 @@ def test_a_process_of_an_earlier_server_is_refused_by_its_number(serving):
     try:
         needs(serving, wait_s=0)
         run("systemctl start vllm", serving)
-        wait_for("a refusal", lambda: "of an earlier server is left" in refusal(serving))
+        deploys.wait_for("a refusal", lambda: "of an earlier server is left" in refusal(serving))
         pid = run("systemctl show orphan -p MainPID --value", serving)
         assert f"process {pid} of an earlier server" in refusal(serving)
     finally:
         run("systemctl stop orphan", serving)
-    wait_for("the server", lambda: deploys.hostkit_state(serving)["answering"])
+    deploys.wait_for("the server", lambda: deploys.hostkit_state(serving)["answering"])
 
 
 @pytest.fixture
@@ -282,27 +267,27 @@ def test_a_hang_is_told_and_ended_only_when_that_is_wanted(unwatched):
     host = unwatched
     number = variant(host, STANDIN_FAULT="stuck")
     hostkit(host, "activate", str(number))
-    wait_for("the server", lambda: deploys.hostkit_state(host)["answering"])
+    deploys.wait_for("the server", lambda: deploys.hostkit_state(host)["answering"])
     watch = ("watch-progress", "--after", "2")
-    before = latest_failure(host)["number"]
+    before = deploys.latest_failure(host)["number"]
     body = {"model": "standin", "prompt": "1", "max_tokens": 5}
     client = deploys.start_request(host, "/v1/completions", body, deploys.api_key(host))
     running = re.compile(r"vllm:num_requests_running\S* [1-9]")
-    wait_for("the request", lambda: running.search(deploys.request(host, "/metrics")[1]))
+    deploys.wait_for("the request", lambda: running.search(deploys.request(host, "/metrics")[1]))
     try:
         hostkit(host, *watch)
         pid = show(host, "MainPID")
         time.sleep(2)
         assert re.search(r"hangs: \d+ requests are under way", hostkit(host, *watch))
         assert show(host, "MainPID") == pid
-        found = latest_failure(host)
+        found = deploys.latest_failure(host)
         assert (found["class"], found["number"]) == ("hang", before + 1)
         run("rm /run/vllm/progress.json", host)
         hostkit(host, *watch)
         time.sleep(2)
         hostkit(host, *watch, "--restart")
-        wait_for("a new server", lambda: show(host, "NRestarts") == "1")
-        assert latest_failure(host)["number"] == before + 1
+        deploys.wait_for("a new server", lambda: show(host, "NRestarts") == "1")
+        assert deploys.latest_failure(host)["number"] == before + 1
     finally:
         client.kill()
         client.wait()

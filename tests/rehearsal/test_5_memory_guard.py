@@ -1,7 +1,5 @@
 """The guard beside the running server: a compiler that eats memory is ended, the server goes on."""
 
-import threading
-
 import pytest
 
 from . import deploys, memory
@@ -36,22 +34,10 @@ def test_a_compiler_of_the_server_that_eats_memory_is_ended_while_requests_are_a
     """The compiler is an imitation: a script that is called nvcc, in the unit's control group."""
     before = deploys.hostkit_state(standin_host)
     memory.put_eater(standin_host, "/srv/eater/nvcc")
-    answers, over = [], threading.Event()
-
-    def client():
-        key = deploys.api_key(standin_host)
-        while not over.is_set():
-            answers.append(deploys.request(standin_host, "/v1/completions", BODY, key)[0])
-
-    asking = threading.Thread(target=client)
-    asking.start()
-    try:
+    with deploys.asking(standin_host, BODY) as answers:
         said = deploys.on_host(
             memory.run_in_unit("vllm.service", "timeout 60 /srv/eater/nvcc"), host=standin_host
         )
-    finally:
-        over.set()
-        asking.join()
     assert said.endswith("137")
     assert len(answers) > 2
     assert set(answers) == {200}

@@ -4,7 +4,6 @@ What is compiled is a stand-in for vLLM's sources, in an imitation of GitHub's r
 """
 
 import json
-import threading
 
 import pytest
 
@@ -90,20 +89,8 @@ def test_a_build_that_eats_memory_is_stopped_while_the_server_answers(standin_ho
     memory.put_eater(standin_host, "/srv/eater/nvcc")
     source.set_fault(standin_host, "/srv/eater/nvcc")
     floor = memory.available_mib(standin_host) - 600
-    answers, over = [], threading.Event()
-
-    def client():
-        key = deploys.api_key(standin_host)
-        while not over.is_set():
-            answers.append(deploys.request(standin_host, "/v1/completions", BODY, key)[0])
-
-    asking = threading.Thread(target=client)
-    asking.start()
-    try:
+    with deploys.asking(standin_host, BODY) as answers:
         done = build(standin_host, told, "--data", f"memory_floor_mib={floor}")
-    finally:
-        over.set()
-        asking.join()
     assert done.returncode == 1
     assert "stopped by the memory guard: " in done.stderr
     assert set(answers) == {200}

@@ -1,6 +1,6 @@
 """What is claimed of vLLM itself: a killed engine, a stopped one, and a unit hardened too far."""
 
-import json
+import functools
 import time
 
 import pytest
@@ -15,20 +15,7 @@ def run(command, host):
     return deploys.on_host(command, host=host)
 
 
-def wait_for(what, question, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not (answer := question()):
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.5)
-    return answer
-
-
-def latest_failure(host):
-    newest = run("ls /var/lib/vllm/health/failures 2>/dev/null | sort -n | tail -n 1", host)
-    if not newest:
-        return {"number": 0}
-    report = run(f"cat /var/lib/vllm/health/failures/{newest}/report.json", host)
-    return json.loads(report) | {"number": int(newest)}
+wait_for = functools.partial(deploys.wait_for, seconds=120)
 
 
 def signal_engine(host, signal):
@@ -49,13 +36,13 @@ def serving(deployed):
 
 def test_a_killed_engine_is_a_failure_and_the_server_comes_back_with_clean_shared_memory(serving):
     """vLLM ends with status 0 then, as after a stop that was asked for."""
-    before = latest_failure(serving)["number"]
+    before = deploys.latest_failure(serving)["number"]
     main_pid = "systemctl show vllm -p MainPID --value"
     pid = run(main_pid, serving)
     run("install -o vllm -m 600 /dev/null /dev/shm/psm_left; touch /dev/shm/psm_of_root", serving)
     signal_engine(serving, "KILL")
-    wait_for("its record", lambda: latest_failure(serving)["number"] == before + 1)
-    failure = latest_failure(serving)
+    wait_for("its record", lambda: deploys.latest_failure(serving)["number"] == before + 1)
+    failure = deploys.latest_failure(serving)
     assert (failure["class"], failure["result"]) == ("engine-died", "success")
     wait_for("the sweep", lambda: run("ls /dev/shm", serving) == "psm_of_root")
     run("rm /dev/shm/psm_of_root", serving)
@@ -91,10 +78,10 @@ def test_a_server_that_is_healthy_and_cannot_answer_is_found_out(serving):
     ],
 )
 def test_a_unit_that_is_hardened_too_far_is_known_by_its_failure(serving, directive, told):
-    before = latest_failure(serving)["number"]
+    before = deploys.latest_failure(serving)["number"]
     harden(serving, directive)
-    wait_for("its failure", lambda: latest_failure(serving)["number"] == before + 1)
-    assert latest_failure(serving)["class"] == told
+    wait_for("its failure", lambda: deploys.latest_failure(serving)["number"] == before + 1)
+    assert deploys.latest_failure(serving)["class"] == told
 
 
 @pytest.mark.campaign
@@ -115,7 +102,7 @@ def test_a_stopped_engine_is_a_hang_and_a_long_prompt_is_none(serving):
             assert deploys.request(serving, "/health")[0] == 200
         finally:
             signal_engine(serving, "CONT")
-        assert latest_failure(serving)["class"] == "hang"
+        assert deploys.latest_failure(serving)["class"] == "hang"
     finally:
         client.kill()
         client.wait()
