@@ -44,6 +44,8 @@ def apart(deployed):
     rehearsal("up", "--name", deployed, "--private-network")
     yield deployed
     rehearsal("up", "--name", deployed, "--shared-network")
+    # Boot has started the server; what comes next finds it serving.
+    deploys.on_host("python3 -IB /opt/vllm/hostkit verify --deadline 200", host=deployed)
 
 
 def test_nothing_is_asked_of_this_machine(apart):

@@ -95,6 +95,7 @@ def test_the_rehearsal_differs_only_where_a_cpu_and_a_small_model_must(productio
         *("max_num_seqs", "max_num_batched_tokens"),
         *("ready_timeout_s", "shutdown_timeout_s", "restart_delay_s"),  # little to wait for
         *("gate_wait_s", "idle_wait_s"),
+        *("keep_releases", "keep_generations"),  # tests go back to any of them
         *("extra_index_urls", "extra_serve_args", "extra_env"),
     }
     assert changed <= allowed
