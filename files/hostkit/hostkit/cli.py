@@ -1,70 +1,57 @@
 """The command line of hostkit: each module brings its own subcommands."""
 
 import argparse
+import importlib
 import sys
 
-from hostkit import (
-    adopt,
-    cuda,
-    failures,
-    fetch,
-    guard,
-    hang,
-    hooks,
-    jobs,
-    notify,
-    outlook,
-    preflight,
-    prune,
-    quality,
-    release,
-    retention,
-    service,
-    settle,
-    start,
-    state,
-    sweep,
-    switch,
-    ternary,
-    uninstall,
-    weights,
-)
 from hostkit.process import Failure
 
-_MODULES = (
-    adopt,
-    uninstall,
-    start,
-    state,
-    service,
-    switch,
-    settle,
-    outlook,
-    quality,
-    release,
-    jobs,
-    weights,
-    fetch,
-    ternary,
-    cuda,
-    hooks,
-    sweep,
-    failures,
-    hang,
-    notify,
-    preflight,
-    prune,
-    guard,
-    retention,
-)
+MODULES = {
+    "activate": "service",
+    "adopt": "adopt",
+    "after-stop": "hooks",
+    "ask": "service",
+    "before-start": "hooks",
+    "build-release": "release",
+    "check-config": "preflight",
+    "check-cuda": "cuda",
+    "check-model": "weights",
+    "check-release": "release",
+    "check-switch": "switch",
+    "failures": "failures",
+    "fetch-model": "fetch",
+    "foreign": "adopt",
+    "guard": "guard",
+    "install-unit": "service",
+    "job": "jobs",
+    "notify": "notify",
+    "outlook": "outlook",
+    "pack-ternary": "ternary",
+    "probe": "service",
+    "prune": "prune",
+    "quality": "quality",
+    "retain": "retention",
+    "settle": "settle",
+    "stage": "preflight",
+    "start": "start",
+    "state": "state",
+    "sweep": "sweep",
+    "switch": "switch",
+    "trust-key": "cuda",
+    "uninstall": "uninstall",
+    "verify": "service",
+    "watch-progress": "hang",
+}
+"""The module of each subcommand. Only that one is loaded, since no bytecode is kept on a host."""
 
 
 def main(arguments: list[str]) -> int:
     """Run one subcommand; returns its exit status. What fails is said in one line."""
     parser = argparse.ArgumentParser(prog="hostkit", description="What runs on a vLLM host.")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in _MODULES:
-        module.register(subparsers)
+    known = arguments and MODULES.get(arguments[0])
+    for module in [known] if known else dict.fromkeys(MODULES.values()):
+        importlib.import_module(f"hostkit.{module}").register(subparsers)
     args = parser.parse_args(arguments)
     try:
         return int(args.run(args))
