@@ -4,7 +4,7 @@ import datetime
 
 from pyinfra import host, logger
 
-from tasks.shared.facts.hostkit import FailureNote, LastFailureFact
+from tasks.shared.facts.hostkit import FailureNote, HostStateFact
 
 _shown: set[str] = set()
 
@@ -14,7 +14,7 @@ def failures() -> None:
     if host.name in _shown:
         return
     _shown.add(host.name)
-    failure = host.get_fact(LastFailureFact)
+    failure = host.get_fact(HostStateFact).failure
     if failure is not None:
         for line in failure_lines(failure):
             host.log_styled(line, fg="yellow", log_func=logger.warning)

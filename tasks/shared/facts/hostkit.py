@@ -1,17 +1,10 @@
 """What hostkit, the program on the host, says about it."""
 
-import json
-from typing import Any
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pyinfra.api import FactBase, StringCommand
 
-from pydantic import BaseModel, ConfigDict, Field
-from pyinfra.api import FactBase, QuoteString, StringCommand
-
-HOSTKIT = "/opt/vllm/hostkit"
-
-
-def hostkit(*arguments: str) -> StringCommand:
-    """A hostkit command line. -B: not even a bytecode file is left by a question."""
-    return StringCommand("/usr/bin/python3 -IB", HOSTKIT, *(QuoteString(a) for a in arguments))
+from tasks.shared.facts import answers
+from tasks.shared.facts.answers import HOSTKIT, NOT_INSTALLED
 
 
 class GenerationState(BaseModel):
@@ -41,9 +34,14 @@ class FailureNote(BaseModel):
 
 
 class HostState(BaseModel):
-    """The service and its generations. The defaults are those of a host that has nothing yet."""
+    """The service and its generations. The defaults are those of a host that has nothing yet.
+
+    `unknown` says why hostkit could not tell; all else means nothing then.
+    """
 
     model_config = ConfigDict(frozen=True)
+
+    unknown: str | None = None
 
     active: str = "inactive"
     sub: str = "dead"
@@ -74,28 +72,19 @@ class HostStateFact(FactBase[HostState]):
     """The service and its generations in one round trip."""
 
     def command(self) -> StringCommand:
-        return _if_installed("state")
+        return answers.question("state")
 
     @staticmethod
     def default() -> HostState:
         return HostState()
 
     def process(self, output: list[str]) -> HostState:
-        return HostState.model_validate(_json(output))
-
-
-class LastFailureFact(FactBase[FailureNote | None]):
-    """The newest failure; None also where hostkit is damaged, which the deploy is about to mend."""
-
-    def command(self) -> StringCommand:
-        return StringCommand(_if_installed("state"), "2>/dev/null || echo '{}'")
-
-    @staticmethod
-    def default() -> FailureNote | None:
-        return None
-
-    def process(self, output: list[str]) -> FailureNote | None:
-        return HostState.model_validate(_json(output)).failure
+        found, unknown = answers.read(output).json()
+        try:
+            return HostState.model_validate(found | {"unknown": unknown})
+        except ValidationError as error:
+            field = ".".join(map(str, error.errors()[0]["loc"]))
+            return HostState(unknown=answers.no_answer(f"its answer does not fit: {field}"))
 
 
 class Outlook(BaseModel):
@@ -108,39 +97,34 @@ class Outlook(BaseModel):
 
 
 class OutlookFact(FactBase[Outlook]):
-    """The figures that a plan shows besides what changes; nothing on a host without hostkit."""
+    """The figures that a plan shows besides what changes; nothing where hostkit cannot tell."""
 
     def command(self) -> StringCommand:
-        # A hostkit that was installed before this question existed has no answer.
-        return StringCommand(_if_installed("outlook"), "2>/dev/null || echo '{}'")
+        return answers.question("outlook")
 
     @staticmethod
     def default() -> Outlook:
         return Outlook()
 
     def process(self, output: list[str]) -> Outlook:
-        return Outlook.model_validate(_json(output))
-
-
-NOT_INSTALLED = "hostkit is not installed yet"
+        return Outlook.model_validate(answers.read(output).json()[0])
 
 
 class HostkitProblems(FactBase[list[str]]):
-    """What a hostkit check that fails with a line per problem says; empty when all is well."""
+    """What a hostkit check that fails with a line per problem says; empty when all is well.
+
+    One line, NOT_INSTALLED or beginning with NO_ANSWER, where there is nothing that could be asked.
+    """
 
     def command(self, question: list[str]) -> StringCommand:
-        return StringCommand(
-            f"if test -e {HOSTKIT}/__main__.py && test -x /usr/bin/python3; then out=$(",
-            hostkit(*question),
-            f"2>&1) || echo \"$out\"; else echo '{NOT_INSTALLED}'; fi",
-        )
+        return answers.question(*question)
 
     def process(self, output: list[str]) -> list[str]:
-        return [line.removeprefix("hostkit: ") for line in output if line.strip()]
+        return answers.read(output).problems
 
     @staticmethod
     def default() -> list[str]:
-        return []
+        return [NOT_INSTALLED]
 
 
 class HostkitInstalled(FactBase[bool]):
@@ -173,21 +157,14 @@ class JobStatusFact(FactBase[JobStatus]):
     """How far a job has come, and what it said after its first `after` lines."""
 
     def command(self, job: str, after: int = 0) -> StringCommand:
-        return _if_installed("job", "status", job, "--after", str(after))
+        return answers.question("job", "status", job, "--after", str(after))
 
     @staticmethod
     def default() -> JobStatus:
         return JobStatus()
 
     def process(self, output: list[str]) -> JobStatus:
-        return JobStatus.model_validate(_json(output))
-
-
-def _if_installed(*arguments: str) -> StringCommand:
-    guard = f"! test -e {HOSTKIT}/__main__.py || ! test -x /usr/bin/python3 ||"
-    return StringCommand(guard, hostkit(*arguments))
-
-
-def _json(output: list[str]) -> dict[str, Any]:
-    found = json.loads(output[-1])
-    return found if isinstance(found, dict) else {}
+        found, unknown = answers.read(output).json()
+        if unknown:
+            return JobStatus(state="unknown", error=unknown)
+        return JobStatus.model_validate(found)

@@ -62,6 +62,21 @@ Commands = Generator[
 """What an operation yields."""
 
 
+_left_open: set[tuple[str, str]] = set()
+
+
+def leave_open(reason: str) -> Generator[FunctionCommand, None, None]:
+    """For what cannot be known: a plan says why, once a host, and goes on; a run is refused."""
+    if state.is_executing:
+        yield from refuse(reason)
+        return
+    if (host.name, reason) not in _left_open:
+        _left_open.add((host.name, reason))
+        told = f"{reason}; this plan says nothing of what only it knows"
+        host.log_styled(told, fg="yellow", log_func=logger.warning)
+    host.noop(reason)
+
+
 def refuse(reason: str) -> Generator[FunctionCommand, None, None]:
     """Fail the operation with one line; in a plan the line is shown as a warning."""
     if not state.is_executing:

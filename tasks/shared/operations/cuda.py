@@ -9,6 +9,7 @@ from pyinfra.api import operation
 from hostkit import openpgp
 from tasks.shared import cuda
 from tasks.shared.cuda import Repository
+from tasks.shared.facts.answers import hostkit
 from tasks.shared.facts.cuda import (
     CompiledBefore,
     InstallSimulation,
@@ -16,7 +17,6 @@ from tasks.shared.facts.cuda import (
     note_compiled,
 )
 from tasks.shared.facts.files import FileBytes
-from tasks.shared.facts.hostkit import hostkit
 from tasks.shared.operations.apt import waiting
 from tasks.shared.operations.common import Commands, refuse
 

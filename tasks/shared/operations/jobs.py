@@ -3,7 +3,8 @@
 import gevent
 from pyinfra import host
 
-from tasks.shared.facts.hostkit import JobStatusFact, hostkit
+from tasks.shared.facts.answers import hostkit
+from tasks.shared.facts.hostkit import JobStatusFact
 from tasks.shared.operations.common import Commands, refuse
 
 POLL_S = 1.0

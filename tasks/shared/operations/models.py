@@ -7,10 +7,11 @@ from pyinfra.api import FileUploadCommand, QuoteString, StringCommand, operation
 from pyinfra.facts.files import FileContents
 
 from hostkit import weights
+from tasks.shared.facts.answers import NO_ANSWER, NOT_INSTALLED
 from tasks.shared.facts.files import FolderHashes
-from tasks.shared.facts.hostkit import NOT_INSTALLED, HostkitProblems
+from tasks.shared.facts.hostkit import HostkitProblems
 from tasks.shared.models import Demands, ModelSource, content_hashes, content_identity
-from tasks.shared.operations.common import Commands, refuse
+from tasks.shared.operations.common import Commands, leave_open, refuse
 from tasks.shared.operations.jobs import run_job
 
 
@@ -32,6 +33,9 @@ def present(
     """
     folder = source.folder_on_host
     problems = host.get_fact(HostkitProblems, question=["check-model", folder, *demands.options()])
+    if problems and problems[0].startswith(NO_ANSWER):
+        yield from leave_open(problems[0])
+        return
     if source.kind == "host":
         if problems and problems != [NOT_INSTALLED]:
             yield from refuse("; ".join(problems))

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pyinfra import host, logger, state
 from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
 
-from tasks.shared.facts.hostkit import HostkitInstalled, HostkitProblems, HostStateFact, hostkit
+from tasks.shared.facts.answers import hostkit
+from tasks.shared.facts.hostkit import HostkitInstalled, HostkitProblems, HostStateFact
 from tasks.shared.generations import Generation
-from tasks.shared.operations.common import Commands, refuse
+from tasks.shared.operations.common import Commands, leave_open, refuse
 from tasks.shared.operations.jobs import run_job
 from tasks.shared.switches import Switch, operator
 
@@ -25,6 +26,9 @@ def adopted(server: str | None, generation: Generation, switch: Switch) -> Comma
     removal.adopted(name="Take over", server="my-llm.service", generation=wanted, switch=how)
     """
     present = host.get_fact(HostStateFact)
+    if present.unknown:
+        yield from leave_open(present.unknown)
+        return
     if server is None:
         shown = host.get_fact(HostkitProblems, question=["foreign", "--fail"])
         for line in shown:
@@ -56,6 +60,9 @@ def uninstalled(also: Sequence[str], kv_dir: str, *, force: bool = False) -> Com
     """
     if not host.get_fact(HostkitInstalled):
         host.noop("nothing of it is installed")
+        return
+    if unknown := host.get_fact(HostStateFact).unknown:
+        yield from leave_open(unknown)
         return
     words = [word for each in also for word in ("--also", each)]
     words += ["--kv-dir", kv_dir, "--by", operator(), *(["--force"] if force else [])]

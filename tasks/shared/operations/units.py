@@ -5,10 +5,11 @@ import shlex
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
 
+from tasks.shared.facts.answers import hostkit
 from tasks.shared.facts.files import UNITS_DIR, UnitFiles, UnitIsOn
-from tasks.shared.facts.hostkit import HostStateFact, hostkit
+from tasks.shared.facts.hostkit import HostStateFact
 from tasks.shared.facts.units import UnitFact
-from tasks.shared.operations.common import Commands, show_differences
+from tasks.shared.operations.common import Commands, leave_open, show_differences
 from tasks.shared.trees import Tree, pack
 
 
@@ -20,7 +21,11 @@ def in_force() -> Commands:
 
     units.in_force(name="Keep the current generation's unit in force")
     """
-    if host.get_fact(HostStateFact).unit_in_force:
+    present = host.get_fact(HostStateFact)
+    if present.unknown:
+        yield from leave_open(present.unknown)
+        return
+    if present.unit_in_force:
         host.noop("the current generation's unit is in force")
         return
     yield hostkit("install-unit")

@@ -7,11 +7,18 @@ from pyinfra.api import operation
 from pyinfra.facts.files import FileContents
 
 from tasks.shared import generations, guards, rollout
+from tasks.shared.facts.answers import NO_ANSWER, NOT_INSTALLED, hostkit
 from tasks.shared.facts.files import TextTree
-from tasks.shared.facts.hostkit import NOT_INSTALLED, HostkitProblems, HostStateFact, hostkit
+from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact
 from tasks.shared.generations import GENERATIONS_DIR, Generation, Step, next_step
 from tasks.shared.operations import builds
-from tasks.shared.operations.common import Commands, publish_folder, refuse, show_differences
+from tasks.shared.operations.common import (
+    Commands,
+    leave_open,
+    publish_folder,
+    refuse,
+    show_differences,
+)
 from tasks.shared.operations.jobs import run_job
 from tasks.shared.releases import INPUTS_DIR, Release
 from tasks.shared.rollout import Batch
@@ -26,8 +33,12 @@ def release_built(release: Release) -> Commands:
 
     vllm.release_built(name="Build the release", release=releases.wanted(settings()))
     """
-    if not host.get_fact(HostkitProblems, question=["check-release", release.name]):
+    problems = host.get_fact(HostkitProblems, question=["check-release", release.name])
+    if not problems:
         host.noop(f"release {release.name} is built and intact")
+        return
+    if problems[0].startswith(NO_ANSWER):
+        yield from leave_open(problems[0])
         return
     yield from builds.give(release.name)
     folder = f"{INPUTS_DIR}/{release.name}"
@@ -48,6 +59,9 @@ def generation_staged(generation: Generation) -> Commands:
     vllm.generation_staged(name="Stage the generation", generation=wanted)
     """
     present = host.get_fact(HostStateFact)
+    if present.unknown:
+        yield from leave_open(present.unknown)
+        return
     staged = present.find(generation.digest)
     if staged is not None:
         files = host.get_fact(TextTree, path=f"{GENERATIONS_DIR}/{staged}")
@@ -90,6 +104,9 @@ def started_if_nothing_serves(generation: Generation) -> Commands:
     vllm.started_if_nothing_serves(name="Start the server", generation=wanted)
     """
     present = host.get_fact(HostStateFact)
+    if present.unknown:
+        yield from leave_open(present.unknown)
+        return
     number = present.find(generation.digest)
     if number is None:
         number = present.next_number()
@@ -118,6 +135,9 @@ def answering(deadline_s: int) -> Commands:
     vllm.answering(name="Ask the server", deadline_s=1800)
     """
     present = host.get_fact(HostStateFact)
+    if present.unknown:
+        yield from leave_open(present.unknown)
+        return
     known_good = present.running is not None and present.is_verified(present.running)
     if known_good and present.answering:
         # The completion itself is asked for in a real run only: a plan puts no load on a server.
@@ -142,7 +162,11 @@ def switchable(generation: Generation, switch: Switch) -> Commands:
 
     vllm.switchable(name="Make sure that it may be restarted", generation=wanted, switch=how)
     """
-    number = host.get_fact(HostStateFact).find(generation.digest)
+    present = host.get_fact(HostStateFact)
+    if present.unknown:
+        yield from leave_open(present.unknown)
+        return
+    number = present.find(generation.digest)
     if number is None:
         host.noop("it is staged in this run")
         return
@@ -173,6 +197,9 @@ def switched(
         yield from refuse(why_not)
         return
     present = host.get_fact(HostStateFact)
+    if present.unknown:
+        yield from leave_open(present.unknown)
+        return
     if present.lock and not state.is_executing:
         host.log_styled(present.lock, fg="yellow", log_func=logger.warning)
     number = present.find(generation.digest)
@@ -202,6 +229,9 @@ def rolled_back(to: int | None, switch: Switch, batch: Batch) -> Commands:
         host.noop(f"it is the turn of {', '.join(batch.hosts)}")
         return
     present = host.get_fact(HostStateFact)
+    if present.unknown:
+        yield from leave_open(present.unknown)
+        return
     why_not = rollout.stopped_by() or generations.no_way_back(present, to)
     if why_not:
         yield from refuse(why_not)
@@ -232,6 +262,9 @@ def pruned(generations: int, releases: int, release: Release, generation: Genera
     superfluous = host.get_fact(HostkitProblems, question=[*question, "--dry-run"])
     if superfluous in ([], [NOT_INSTALLED]):
         host.noop("nothing is kept longer than it should be")
+        return
+    if superfluous[0].startswith(NO_ANSWER):
+        yield from leave_open(superfluous[0])
         return
     for line in superfluous:
         host.log(line)
