@@ -124,5 +124,8 @@ extra_env = {}  # {"VLLM_LOGGING_LEVEL": "DEBUG"}
 # The host's own pip and uv configuration holds; these come on top. All is checked by hash.
 extra_index_urls = []
 find_links = []  # folders on the host, or URLs; when set, extra_index_urls are not asked
+proxy = None  # "http://proxy.lan:3128": for every download, on the hosts and on this machine
+no_proxy = []  # names, .domains and addresses that are reached without it
+ca_certificates = None  # a PEM file on this machine with your network's own authorities
 cuda_repository = None  # a mirror of NVIDIA's apt repository, "https://…/x86_64/"; None: NVIDIA's
 cuda_key_fingerprint = None  # the 40 hex digits of the key that signs cuda_repository

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pyinfra import local
 from pyinfra.operations import files, server
 
 from tasks.shared import serving, templates, trees
@@ -12,6 +13,7 @@ from tasks.shared.settings import settings
 own = settings()
 program = trees.read(Path("files/hostkit"))
 
+local.include("tasks/network.py")
 apt.installed(
     name="Install what builds and the server need",
     packages=[
@@ -41,7 +43,6 @@ for path in (
     "/opt/vllm/generations",
     "/opt/vllm/guard",
     "/opt/vllm/inputs",
-    "/etc/vllm",
 ):
     files.directory(name=f"Create {path}", path=path, user="root", group="root", mode="755")
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import requests
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from tasks.shared.network import AS_IN_ENVIRONMENT, Network
+
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
 
@@ -180,7 +182,7 @@ def texts(settings: "Settings") -> dict[str, str]:
                 f"pinned_patches: {entry.commit[:12]} is pinned for vLLM {entry.vllm_version}, not "
                 f"{settings.vllm_version}: make pin-patch again, or take it out"
             )
-        found[entry.as_patch(number).name] = pinned_text(entry)
+        found[entry.as_patch(number).name] = pinned_text(entry, Network.of(settings))
     return found
 
 
@@ -199,10 +201,10 @@ def route(asked: str, patches: Sequence[Patch]) -> Literal["overlay", "source"]:
     return "source" if asked == "source" or compiled else "overlay"
 
 
-def pinned_text(entry: PinnedPatch) -> str:
+def pinned_text(entry: PinnedPatch, way: Network = AS_IN_ENVIRONMENT) -> str:
     """The text of a pinned patch, out of files/patches/pinned or from its URL, checked."""
     if not entry.file.is_file():
-        keep(entry.file, fetch(entry.url), entry.hunks_sha256)
+        keep(entry.file, fetch(entry.url, way), entry.hunks_sha256)
     text = entry.file.read_text(encoding="utf-8")
     found = hunks_sha256(text)
     if found != entry.hunks_sha256:
@@ -212,11 +214,11 @@ def pinned_text(entry: PinnedPatch) -> str:
     return text
 
 
-def fetch(url: str) -> str:
+def fetch(url: str, way: Network = AS_IN_ENVIRONMENT) -> str:
     """A patch as its server has it. ValueError says which file to put where instead."""
     file = PINNED / url.rpartition("/")[2]
     try:
-        answer = requests.get(url, timeout=FETCH_TIMEOUT_S)
+        answer = way.get(url, FETCH_TIMEOUT_S)
         answer.raise_for_status()
     except requests.RequestException as error:
         why = type(error).__name__

@@ -30,6 +30,7 @@ from tasks.shared import (
     decode,
     formats,
     models,
+    network,
     patches,
     plugins,
     prefill,
@@ -45,6 +46,8 @@ WDDM_RESERVE_MIB = 1331
 
 Line = Annotated[str, StringConstraints(min_length=1), AfterValidator(texts.one_line)]
 AbsolutePath = Annotated[str, AfterValidator(texts.absolute_path)]
+Address = Annotated[str, StringConstraints(min_length=1), AfterValidator(texts.address)]
+WebAddress = Annotated[Address, StringConstraints(pattern=r"^https?://[^\s]+$")]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -61,7 +64,7 @@ class Settings(BaseModel):
     gpu_memory_utilization: Annotated[float, Field(gt=0, lt=1)] | None
 
     build_route: Literal["auto", "overlay", "source"]
-    vllm_source: Annotated[str, StringConstraints(pattern=r"^(sdist|\S+://\S+@[0-9a-f]{40})$")]
+    vllm_source: Annotated[Address, StringConstraints(pattern=r"^(sdist|\S+://\S+@[0-9a-f]{40})$")]
     cuda_arch_list: Annotated[str, StringConstraints(pattern=r"^\d+\.\d[af]?(;\d+\.\d[af]?)*$")]
     build_jobs: Count
     pinned_patches: list[patches.PinnedPatch]
@@ -81,7 +84,7 @@ class Settings(BaseModel):
     port: Annotated[int, Field(ge=1024, le=65535)]
     api_key_file: Line
     hf_token_file: Line | None
-    hf_endpoint: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")] | None
+    hf_endpoint: WebAddress | None
 
     kv_cache_dtype: Line
     turboquant_decode: Literal["fused", "stock"]
@@ -134,9 +137,12 @@ class Settings(BaseModel):
     extra_serve_args: dict[str, Any]
     extra_env: dict[str, str]
 
-    extra_index_urls: list[Line]
-    find_links: list[Line]
-    cuda_repository: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+/$")] | None
+    extra_index_urls: list[Address]
+    find_links: list[Address]
+    proxy: Annotated[str, AfterValidator(network.proxy_url)] | None
+    no_proxy: list[Annotated[str, AfterValidator(network.direct_name)]]
+    ca_certificates: Annotated[str, AfterValidator(network.certificate_file)] | None
+    cuda_repository: Annotated[WebAddress, StringConstraints(pattern=r"/$")] | None
     cuda_key_fingerprint: Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{40}$")] | None
 
     @field_validator("model")
@@ -199,6 +205,8 @@ class Settings(BaseModel):
         prefill.check(self)
         if self.kv_ssd_gb and not self.kv_ram_gib:
             raise ValueError("kv_ssd_gb needs kv_ram_gib above 0: the SSD tier is fed from RAM")
+        if self.no_proxy and not self.proxy:
+            raise ValueError("no_proxy has no effect without proxy")
         if (self.cuda_repository is None) != (self.cuda_key_fingerprint is None):
             raise ValueError(
                 "cuda_repository and cuda_key_fingerprint go together: a mirror of NVIDIA's is "
@@ -341,4 +349,5 @@ def _describe_one(host_name: str, problem: ErrorDetails) -> str:
     expectation = _EXPECTATIONS.get(kind, message)
     if not location:
         return f"  {host_name}: {expectation}"
-    return f"  {host_name}: {key} = {problem['input']!r}: {expectation}"
+    found = texts.without_passwords(repr(problem["input"]))
+    return f"  {host_name}: {key} = {found}: {expectation}"

@@ -16,6 +16,21 @@ def one_line(text: str) -> str:
     return text
 
 
+def address(text: str) -> str:
+    """A URL, or a folder, that may be shown: it holds no password or token."""
+    if re.search(r"https?://[^/\s]*@", text):
+        raise ValueError(
+            "must hold no user name and no password, which diffs and process lists would show: "
+            "put them into /root/.netrc on the host"
+        )
+    return one_line(text)
+
+
+def without_passwords(text: str) -> str:
+    """A text to be shown, with user name and password taken out of every URL."""
+    return re.sub(r"(\w+://)[^/\s'\"]*@", r"\1***@", text)
+
+
 def absolute_path(text: str) -> str:
     """A plain absolute path; a trailing slash is dropped."""
     if not text.startswith("/") or ".." in PurePosixPath(text).parts:

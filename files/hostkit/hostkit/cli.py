@@ -54,6 +54,8 @@ def main(arguments: list[str]) -> int:
         importlib.import_module(f"hostkit.{module}").register(subparsers)
     args = parser.parse_args(arguments)
     try:
+        if getattr(args, "fetches", False):
+            importlib.import_module("hostkit.network").enter()
         return int(args.run(args))
     except PermissionError as error:
         print(f"hostkit: only root may do this ({error.filename}): use sudo", file=sys.stderr)

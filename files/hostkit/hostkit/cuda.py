@@ -31,7 +31,7 @@ def register(subparsers: Any) -> None:
     trust.add_argument("repository", help="URL of the repository; the key lies in it")
     trust.add_argument("fingerprint")
     trust.add_argument("keyring", type=Path)
-    trust.set_defaults(run=_trust)
+    trust.set_defaults(run=_trust, fetches=True)
     check = subparsers.add_parser("check-cuda", help="compile a kernel with the CUDA toolkit")
     check.add_argument("home", type=Path)
     check.add_argument("version")

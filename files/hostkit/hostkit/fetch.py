@@ -45,7 +45,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("release")
     parser.add_argument("--endpoint", help="another server that speaks Hugging Face's protocol")
     modelconfig.add_options(parser)
-    parser.set_defaults(run=fetch)
+    parser.set_defaults(run=fetch, fetches=True)
 
 
 def fetch(args: argparse.Namespace) -> int:

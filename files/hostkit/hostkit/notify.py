@@ -19,7 +19,7 @@ TIMEOUT_S = 30
 def register(subparsers: Any) -> None:
     parser = subparsers.add_parser("notify", help="send the newest failure where it is to be told")
     parser.add_argument("--test", action="store_true", help="send a line that says that it works")
-    parser.set_defaults(run=notify)
+    parser.set_defaults(run=notify, fetches=True)
 
 
 def notify(args: Namespace) -> int:

@@ -253,7 +253,7 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser("build-release", help="build the release of an inputs folder")
     parser.add_argument("inputs", type=Path, metavar="INPUTS_DIR")
     parser.add_argument("--by", default="", help="who wants it, for the manifest")
-    parser.set_defaults(run=_build_command)
+    parser.set_defaults(run=_build_command, fetches=True)
     parser = subparsers.add_parser("check-release", help="is a release as it was built?")
     parser.add_argument("name")
     parser.add_argument("--deep", action="store_true", help="hash every installed file")

@@ -239,7 +239,9 @@ class _Build:
         """The tree of one commit, out of a bare repository that is kept."""
         url, _, commit = self.spec.source.rpartition("@")
         kept = paths.DOWNLOADS / "git" / re.sub(r"\W+", "-", url)
-        env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
+        # Without HOME, as systemd starts a unit, git would not look for /root/.netrc.
+        env = {"HOME": str(Path.home()), **os.environ, "GIT_TERMINAL_PROMPT": "0"}
+        env["LC_ALL"] = "C.UTF-8"
         git: list[str | Path] = ["git", "-C", kept]
         if not kept.is_dir():
             self.tools.run(["git", "init", "--quiet", "--bare", kept], "git init", env=env)

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from hostkit import foreign, idle, lock, outlook, paths, units
+from hostkit import foreign, idle, lock, network, outlook, paths, units
 from hostkit.jobs import progress
 from hostkit.process import Failure, run
 
@@ -39,6 +39,7 @@ def uninstall(args: argparse.Namespace) -> int:
         for line in foreign.put_back():
             progress(line)
         _remove([paths.ETC, DATA / "home", foreign.BACKUPS, paths.HEALTH])
+        _forget_certificates()
         kv = Path(args.kv_dir)
         for name, folder in (("models", DATA / "models"), ("kv", kv)):
             if name in args.also:
@@ -109,6 +110,13 @@ def clear(folder: Path, points: set[Path]) -> list[Path]:
     if not kept:
         folder.rmdir()
     return kept
+
+
+def _forget_certificates() -> None:
+    """The authorities of the operator's network that only a deploy made this system trust."""
+    if network.CERTIFICATES.exists():
+        _remove([network.CERTIFICATES])
+        run(["update-ca-certificates"], "update-ca-certificates")
 
 
 def _packages(remove: bool) -> None:

@@ -4,13 +4,16 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.facts.deb import DebPackages
 
+from tasks.shared.network import ENVIRONMENT
 from tasks.shared.operations.common import Commands
 
 LONGEST_WAIT_S = 300
 
+# apt's own configuration of a proxy wins over these variables.
 # apt waits for dpkg's lock only, and at once gives up on that of its own lists, which an apt of a
 # deploy that was killed may hold for a while.
 _WAITING_FOR_LOCKS = f"""
+if test -r {ENVIRONMENT}; then set -a; . {ENVIRONMENT}; set +a; fi
 waited=0
 while :; do
     output=$(LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@" 2>&1) && exit 0
