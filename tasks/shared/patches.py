@@ -63,6 +63,14 @@ class Patch(BaseModel):
         return [path for path in self.files if not _PYTHON.fullmatch(path)]
 
 
+class Series(BaseModel):
+    """series.toml as a whole."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    patch: list[Patch] = []
+
+
 class PinnedPatch(BaseModel):
     """A patch by URL, as the settings name it. `make pin-patch` writes such an entry."""
 
@@ -109,8 +117,10 @@ def series(version: str) -> list[Patch]:
     listing = folder / "series.toml"
     if not listing.is_file():
         raise ValueError(f"vLLM {version} has no patch series: make new-version V={version}")
-    entries = tomllib.loads(listing.read_text(encoding="utf-8")).get("patch", [])
-    patches = [Patch.model_validate(entry) for entry in entries]
+    try:
+        patches = Series.model_validate(tomllib.loads(listing.read_text(encoding="utf-8"))).patch
+    except ValueError as error:
+        raise ValueError(f"{listing}: {error}") from None
     listed = [patch.name for patch in patches]
     present = {file.name for file in folder.glob("*.patch")}
     if listed != sorted(set(listed)) or set(listed) != present:

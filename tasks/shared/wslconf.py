@@ -37,13 +37,11 @@ class Text:
 
 def decode(content: bytes) -> Text:
     """Read a file in whichever encoding Windows' programs left it; no byte is refused."""
-    for mark, encoding in _MARKS:
-        if content.startswith(mark):
-            return _text(content[len(mark) :], encoding, mark)
-    if content[1::2].count(0) > len(content) // 4:
-        return _text(content, "utf-16-le")
+    mark, encoding = next((pair for pair in _MARKS if content.startswith(pair[0])), (b"", "utf-8"))
+    if not mark and content[1::2].count(0) > len(content) // 4:
+        encoding = "utf-16-le"
     try:
-        return _text(content, "utf-8")
+        return _text(content[len(mark) :], encoding, mark)
     except UnicodeDecodeError:
         # latin-1 has a character for every byte, so that what is not understood is kept.
         return _text(content, "latin-1")

@@ -148,7 +148,7 @@ def _generation(invocation: str) -> int | None:
     for line in units.journal(invocation):
         if line.startswith("hostkit: generation "):
             word = line.removeprefix("hostkit: generation ").split(",")[0]
-            return int(word) if word.isdigit() else None
+            return int(word) if word.isdecimal() else None
     return generations.linked(paths.CURRENT)
 
 
@@ -204,7 +204,7 @@ def _folders() -> list[Path]:
         for place in _places()
         if place.is_dir()
         for folder in place.iterdir()
-        if folder.name.isdigit() and (folder / "report.json").is_file()
+        if folder.name.isdecimal() and (folder / "report.json").is_file()
     ]
     return sorted(found, key=lambda folder: int(folder.name))
 

@@ -22,7 +22,7 @@ def numbers() -> list[int]:
     """All complete generations, oldest first."""
     if not paths.GENERATIONS.is_dir():
         return []
-    names = [int(entry.name) for entry in paths.GENERATIONS.iterdir() if entry.name.isdigit()]
+    names = [int(entry.name) for entry in paths.GENERATIONS.iterdir() if entry.name.isdecimal()]
     return sorted(number for number in names if _read_note(number) is not None)
 
 
@@ -31,7 +31,7 @@ def highest() -> int:
     if not paths.GENERATIONS.is_dir():
         return 0
     names = [entry.name for entry in paths.GENERATIONS.iterdir()]
-    return max((int(name) for name in names if name.isdigit()), default=0)
+    return max((int(name) for name in names if name.isdecimal()), default=0)
 
 
 def folder(number: int) -> Path:
@@ -89,7 +89,7 @@ def linked(link: Path) -> int | None:
     if not link.is_symlink():
         return None
     target = Path(os.readlink(link)).name
-    return int(target) if target.isdigit() and _read_note(int(target)) is not None else None
+    return int(target) if target.isdecimal() and _read_note(int(target)) is not None else None
 
 
 def switch(number: int) -> None:

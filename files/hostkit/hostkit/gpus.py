@@ -41,7 +41,7 @@ def parse(text: str) -> list[Gpu]:
         fields = [field.strip() for field in line.split(",")]
         if len(fields) != len(_QUERY):
             raise Unreadable(f"cannot read what nvidia-smi says: {line[:100]}")
-        total, free = (int(field) if field.isdigit() else None for field in fields[2:])
+        total, free = (int(field) if field.isdecimal() else None for field in fields[2:])
         found.append(Gpu(fields[0], fields[1], total, free))
     if not found:
         raise Unreadable("nvidia-smi lists no GPU")

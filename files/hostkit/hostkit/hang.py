@@ -23,7 +23,6 @@ _COUNTERS = re.compile(
     r"|num_preemptions_total|kv_cache_usage_perc)(?:{[^}]*})? \S+$",
     re.MULTILINE,
 )
-_GENERATED = re.compile(r"^vllm:generation_tokens_total(?:{[^}]*})? (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,7 @@ def _mark_good(found: server.Server, invocation: str, metrics: str, patience_s: 
     """Nobody watches a start that systemd makes: it is good once a client, or we, got an answer."""
     if good.last().get("invocation") == invocation:
         return
-    answered = any(float(count) > 0 for count in _GENERATED.findall(metrics))
-    if answered or _answers(found, patience_s):
+    if server.total(metrics, "vllm:generation_tokens_total") or _answers(found, patience_s):
         failures.mark_good(invocation, found.generation)
 
 

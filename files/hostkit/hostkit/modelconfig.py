@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "seq_len")
+# Far beyond any model, and what some write for "no limit".
+_UNLIMITED = 1e18
 # Of these, max_position_embeddings is scaled already.
 _SCALED = ("default", "su", "longrope", "llama3", "yarn", "deepseek_yarn")
 
@@ -45,15 +47,22 @@ def method(config: dict[str, Any]) -> str | None:
 def longest(config: dict[str, Any]) -> int | None:
     """The longest text in tokens that the model was made for; None when it does not say."""
     text = _text(config)
-    if text.get("model_max_length"):
-        return int(text["model_max_length"])
-    lengths = [int(text[key]) for key in _LENGTHS if isinstance(text.get(key), (int, float))]
+    if own := _number(text.get("model_max_length")):
+        return int(own)
+    lengths = [length for key in _LENGTHS if (length := _number(text.get(key)))]
     if not lengths:
         return None
-    rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    rope = text.get("rope_parameters") or text.get("rope_scaling")
+    if not isinstance(rope, dict):
+        rope = {}
     kind = rope.get("rope_type", rope.get("type", "default"))
-    factor = 1.0 if kind in _SCALED else float(rope.get("factor") or 1)
+    factor = 1.0 if kind in _SCALED else _number(rope.get("factor")) or 1.0
     return int(min(lengths) * factor)
+
+
+def _number(value: Any) -> float | None:
+    """A length or a factor as a number; None for what can be none, such as Infinity."""
+    return float(value) if isinstance(value, (int, float)) and 0 < value < _UNLIMITED else None
 
 
 def misfits(folder: Path, *, max_model_len: int, methods: Sequence[str]) -> list[str]:

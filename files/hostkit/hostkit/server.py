@@ -6,6 +6,7 @@ first looks whether the listening socket belongs to the unit.
 
 import http.client
 import json
+import math
 import re
 import urllib.error
 import urllib.request
@@ -90,7 +91,8 @@ def probe(server: Server, timeout_s: float = 120) -> None:
         "temperature": 0,
     }
     answer = _post(server, "/v1/completions", body, timeout_s)
-    tokens = (answer.get("usage") or {}).get("completion_tokens")
+    usage = answer.get("usage")
+    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
     if tokens != PROBE_TOKENS:
         raise NotAnswering(f"a completion of {PROBE_TOKENS} tokens came back with {tokens}")
 
@@ -113,13 +115,18 @@ def message(
         **options,
     }
     answer = _post(server, "/v1/chat/completions", body, timeout_s)
-    try:
-        found = answer["choices"][0]["message"]
-    except (KeyError, IndexError, TypeError):
-        found = None
+    found = _choice(answer, "message")
     if not isinstance(found, dict):
         raise NotAnswering(f"an answer has no message: {str(answer)[:100]}")
     return found
+
+
+def _choice(answer: dict[str, Any], part: str) -> Any:
+    """A part of an answer's only choice; None when there is none."""
+    try:
+        return answer["choices"][0][part]
+    except (KeyError, IndexError, TypeError):
+        return None
 
 
 def metrics(server: Server) -> str:
@@ -130,15 +137,24 @@ def metrics(server: Server) -> str:
 def load(server: Server) -> int:
     """Requests that the API server has taken and not ended; 0 when it does not count them."""
     try:
-        return int(_json(_get(server, "/load", timeout_s=5)).get("server_load", 0))
+        count = _json(_get(server, "/load", timeout_s=5)).get("server_load")
     except NotAnswering:
         return 0
+    return count if isinstance(count, int) else 0
 
 
 def total(metrics: str, name: str) -> float | None:
-    """A metric summed over its labels, engines for example; None when it is not there."""
-    values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", metrics, re.MULTILINE)
-    return sum(float(value) for value in values) if values else None
+    """A metric summed over its labels, engines for example; None when that is not known.
+
+    Nothing that vLLM counts is negative, infinite or no number.
+    """
+    texts = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", metrics, re.MULTILINE)
+    try:
+        values = [float(text) for text in texts]
+    except ValueError:
+        return None
+    known = bool(values) and all(0 <= value < math.inf for value in values)
+    return sum(values) if known else None
 
 
 def requests_in_flight(server: Server) -> int:
@@ -148,7 +164,7 @@ def requests_in_flight(server: Server) -> int:
     for metric in ("vllm:num_requests_running", "vllm:num_requests_waiting"):
         found = total(text, metric)
         if found is None:
-            raise NotAnswering(f"metric {metric} is missing")
+            raise NotAnswering(f"metric {metric} is missing, or no number")
         count += found
     return int(count)
 
@@ -157,7 +173,10 @@ def complete(server: Server, prompt: str, tokens: int, timeout_s: float = 600) -
     """A completion of exactly so many tokens, at temperature 0."""
     body = {"model": server.model, "prompt": prompt, "max_tokens": tokens, "temperature": 0}
     answer = _post(server, "/v1/completions", body | {"ignore_eos": True}, timeout_s)
-    return str(answer["choices"][0].get("text", ""))
+    found = _choice(answer, "text")
+    if not isinstance(found, str):
+        raise NotAnswering(f"an answer has no text: {str(answer)[:100]}")
+    return found
 
 
 def _post(server: Server, path: str, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
@@ -170,7 +189,7 @@ def _json(text: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise NotAnswering(f"an answer is not a JSON object: {text[:100]}")
+        raise NotAnswering(f"an answer is not a JSON object: {text[:100]!r}")
     return found
 
 
@@ -182,7 +201,7 @@ def _get(server: Server, path: str, timeout_s: float, data: bytes | None = None)
         with _opener.open(request, timeout=timeout_s) as response:
             return str(response.read().decode("utf-8"))
     except urllib.error.HTTPError as error:
-        body = error.read().decode("utf-8", errors="replace")[:200]
+        body = " ".join(error.read().decode("utf-8", errors="replace").split())[:200]
         raise NotAnswering(f"{path} answered {error.code}: {body}") from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise NotAnswering(f"{path} did not answer: {error}") from None

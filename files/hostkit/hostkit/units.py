@@ -159,7 +159,7 @@ def socket_table(path: Path) -> list[list[str]]:
 
 def pids() -> list[int]:
     """All processes."""
-    return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
+    return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal()]
 
 
 def _open_files(pid: int) -> set[str]:

@@ -1,7 +1,6 @@
 """What a host is, has and runs, gathered in one round trip; machine.sh does the looking."""
 
 import base64
-import binascii
 import itertools
 import shlex
 import time
@@ -135,7 +134,7 @@ def parse(lines: Iterable[str], asked_at: float) -> Machine:
             name: said.get(name, "")
             for name in ("pid1", "arch", "user", "os", "kernel", "python", "glibc", "unit")
         },
-        clock_ahead_s=float(said["now"]) - asked_at if said.get("now", "").isdigit() else 0.0,
+        clock_ahead_s=float(said["now"]) - asked_at if said.get("now", "").isdecimal() else 0.0,
         meminfo=text("meminfo"),
         mounts=text("mounts"),
         packages=text("packages"),
@@ -167,13 +166,13 @@ def _partition(line: str) -> tuple[str, str, str]:
 def _decoded(value: str) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
-    except binascii.Error:
+    except ValueError:
         return b""
 
 
 def _place(sent: bytes) -> tuple[str, Place]:
     name, path, *numbers = sent.decode("utf-8", errors="replace").split("\n")
-    kib = [int(word) for word in " ".join(numbers).split() if word.isdigit()]
+    kib = [int(word) for word in " ".join(numbers).split() if word.isdecimal()]
     return name, Place(path, *kib) if len(kib) == 2 else Place(path)
 
 
@@ -184,7 +183,7 @@ def _processes(sent: list[bytes]) -> tuple[Process, ...]:
             continue
         cgroup, pid, command = each.decode("utf-8", errors="replace").split("\n", 2)
         words = [word for word in command.split("\0") if word]
-        if pid.isdigit() and words:
+        if pid.isdecimal() and words:
             found[int(pid)] = Process(int(pid), tuple(words), cgroup)
     return tuple(found[pid] for pid in sorted(found))
 

@@ -41,8 +41,8 @@ def parse(output: str) -> list[Gpu]:
     """The GPUs in what nvidia-smi printed, by index; other lines are its complaints."""
     found = []
     for row in csv.reader(output.splitlines(), skipinitialspace=True):
-        if len(row) == _FIELDS and row[0].isdigit():
-            total, free, lanes, most = (int(t) if t.isdigit() else None for t in row[3:7])
+        if len(row) == _FIELDS and row[0].isdecimal():
+            total, free, lanes, most = (int(t) if t.isdecimal() else None for t in row[3:7])
             found.append(Gpu(int(row[0]), row[1], row[2], total, free, lanes, most, row[7]))
     return sorted(found, key=lambda gpu: gpu.index)
 
