@@ -2,7 +2,7 @@
 
 Left out, because an idle host changes it by itself: the journal. Not hashed, only listed: /tmp,
 /run/systemd/system and /dev/shm. Times count where packages and settings lie; elsewhere a log-in
-leaves traces. The download cache is another machine's folder and is listed with its times.
+leaves traces. What is mounted is not the host's own: all rehearsal hosts share the downloads.
 """
 
 import hashlib
@@ -12,41 +12,39 @@ import stat
 import subprocess
 import sys
 
-SKIPPED = {"/proc", "/sys", "/dev", "/run", "/tmp", "/var/log/journal", "/opt/vllm/cache/downloads"}
+SKIPPED = {"/tmp", "/var/log/journal"}
 LISTED = ["/tmp", "/run/systemd/system", "/dev/shm"]
 TIMED = ("/etc", "/opt", "/usr", "/srv", "/home")
 
 
-def entry(path, with_content=True):
+def entry(path):
     info = os.lstat(path)
     found = [oct(info.st_mode), info.st_uid, info.st_gid]
     if stat.S_ISLNK(info.st_mode):
         found.append(os.readlink(path))
     elif stat.S_ISREG(info.st_mode):
         found.append(info.st_size)
-        if with_content:
-            with open(path, "rb") as file:
-                found.append(hashlib.sha1(file.read()).hexdigest())
+        with open(path, "rb") as file:
+            found.append(hashlib.sha1(file.read()).hexdigest())
     if path.startswith(TIMED):
         found.append(info.st_mtime_ns)
     return found
 
 
-def tree(top, skipped=(), with_content=True):
-    found = {top: entry(top, with_content)}
+def tree(top, skipped):
+    found = {top: entry(top)}
     for folder, folders, files in os.walk(top):
         folders[:] = [name for name in folders if os.path.join(folder, name) not in skipped]
         for name in folders + files:
             path = os.path.join(folder, name)
-            found[path] = entry(path, with_content)
+            found[path] = entry(path)
     return found
 
 
 def main():
-    snapshot = {"files": tree("/", SKIPPED)}
-    cache = "/opt/vllm/cache/downloads"
-    if os.path.isdir(cache):
-        snapshot["cache"] = tree(cache, with_content=False)
+    with open("/proc/self/mountinfo") as mounts:
+        points = {line.split()[4] for line in mounts}
+    snapshot = {"files": tree("/", SKIPPED | points)}
     for folder in LISTED:
         snapshot[folder] = sorted(os.listdir(folder)) if os.path.isdir(folder) else None
     units = ["systemctl", "list-unit-files", "--no-legend", "--no-pager"]

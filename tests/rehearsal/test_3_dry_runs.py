@@ -1,0 +1,53 @@
+"""No plan changes a host: every task that there is, on one that serves."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from . import deploys
+
+TASKS = sorted(str(file) for file in Path("tasks").glob("*.py"))
+NEEDS = {
+    "tasks/adopt.py": ("--data", "adopt=other.service"),
+    "tasks/upgrade_vllm.py": ("--data", "max_num_seqs=3"),
+}
+"""What a task cannot be planned without."""
+
+BY_ITSELF = ("/var/lib/vllm/health", "/var/lib/systemd/timers", "/var/log", "/var/lib/private")
+"""What changes on a host that serves without anybody doing anything."""
+
+
+def snapshot(host):
+    found = deploys.snapshot(host)
+    files = found["files"].items()
+    found["files"] = {path: entry for path, entry in files if not path.startswith(BY_ITSELF)}
+    show = "systemctl show -p Id,ActiveState,UnitFileState,InvocationID 'vllm*.service'"
+    return found | {"running": deploys.on_host(show, host=host)}
+
+
+@pytest.fixture(scope="module")
+def planned(standin_host):
+    """What a host is like before and after, and how each task ended that was planned between."""
+
+    def plan(task):
+        return deploys.pyinfra(task, "--dry", "--diff", *NEEDS.get(task, ()), host=standin_host)
+
+    before = snapshot(standin_host)
+    with ThreadPoolExecutor(4) as pool:
+        ended = dict(zip(TASKS, pool.map(plan, TASKS), strict=True))
+    return before, snapshot(standin_host), ended
+
+
+def test_the_plans_of_all_tasks_leave_the_host_as_it_is(planned):
+    before, after, _ = planned
+    assert len(before["files"]) > 5000
+    for part in before:
+        assert before[part] == after[part], part
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_has_a_plan(planned, task):
+    done = planned[2][task]
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0, done.stderr
