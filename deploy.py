@@ -15,5 +15,6 @@ if inspection.machine().has_systemd:
     local.include("tasks/model.py")
     local.include("tasks/service.py")
     local.include("tasks/watch.py")
+    local.include("tasks/metrics.py")
     local.include("tasks/verify.py")
     local.include("tasks/retention.py")

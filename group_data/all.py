@@ -103,6 +103,13 @@ hang_after_s = 300  # requests under way and no progress for so long is a hang; 
 hang_restart = False  # end a server that hangs; systemd starts it again, within the start limit
 notify_file = None  # on this machine, 0600, one line: https://… (a webhook) or mailto:…
 
+# --- Metrics: Prometheus on the host, on loopback; docs/metrics.md --------------------------------
+metrics = True
+metrics_port = 9090
+metrics_exporter_port = 9091  # hostkit's own figures, for Prometheus
+metrics_retention_days = 90  # at least 30
+metrics_max_gb = 2  # what is kept takes no more than this: the oldest goes first
+
 # --- WSL2 and Windows (nothing of it is done with wsl2 = False) -----------------------------------
 # All of it goes into Windows' .wslconfig, and holds after `wsl --shutdown`. None: as it is there.
 wsl_memory_gib = None  # the VM's memory; WSL's own default is half of Windows'

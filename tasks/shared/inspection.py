@@ -17,7 +17,7 @@ def machine() -> Machine:
             MachineFact,
             model=own.model_dir,
             kv=serving.kv_dir(own),
-            port=own.port,
+            ports=list(own.ports),
             cuda_home=serving.CUDA_HOME,
             wsl2=own.wsl2,
         )

@@ -29,6 +29,7 @@ from tasks.shared import (
     credentials,
     decode,
     formats,
+    metrics,
     models,
     network,
     patches,
@@ -49,6 +50,7 @@ AbsolutePath = Annotated[str, AfterValidator(texts.absolute_path)]
 Address = Annotated[str, StringConstraints(min_length=1), AfterValidator(texts.address)]
 WebAddress = Annotated[Address, StringConstraints(pattern=r"^https?://[^\s]+$")]
 Count = Annotated[int, Field(ge=1)]
+Port = Annotated[int, Field(ge=1024, le=65535)]
 
 
 class Settings(BaseModel):
@@ -81,7 +83,7 @@ class Settings(BaseModel):
     vision_tower_gib: Annotated[float, Field(gt=0)]
 
     listen_address: Annotated[str, StringConstraints(pattern=r"^[\w.:-]+$")]
-    port: Annotated[int, Field(ge=1024, le=65535)]
+    port: Port
     api_key_file: Line
     hf_token_file: Line | None
     hf_endpoint: WebAddress | None
@@ -126,6 +128,12 @@ class Settings(BaseModel):
     keep_generations: Count
     keep_releases: Count
     memory_floor_mib: Annotated[int, Field(ge=256)] | None
+
+    metrics: bool
+    metrics_port: Port
+    metrics_exporter_port: Port
+    metrics_retention_days: Annotated[int, Field(ge=30)]
+    metrics_max_gb: Annotated[int, Field(ge=1)]
 
     wsl_memory_gib: Annotated[int, Field(ge=8)] | None
     wsl_swap_gib: Annotated[int, Field(ge=0)] | None
@@ -213,6 +221,7 @@ class Settings(BaseModel):
                 "signed with NVIDIA's key, see tasks/shared/cuda.py"
             )
         start_limit.check(self)
+        metrics.check(self)
         decode.check(self)
         patches.check(self)
         config = serving.serve_config(self, kv_fingerprint="")
@@ -258,6 +267,11 @@ class Settings(BaseModel):
     def source(self) -> models.ModelSource:
         """Where the model comes from."""
         return models.parse(self.model)
+
+    @property
+    def ports(self) -> dict[int, str]:
+        """The ports that something of ours listens on, and the setting that decides each."""
+        return {self.port: "port", **metrics.ports(self)}
 
     @property
     def model_dir(self) -> str:

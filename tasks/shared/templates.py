@@ -4,7 +4,7 @@ from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tasks.shared import serving, start_limit
+from tasks.shared import metrics, serving, start_limit, trees
 from tasks.shared.settings import Settings
 
 
@@ -64,4 +64,23 @@ def watch(settings: Settings) -> dict[str, str] | None:
 def guard_unit(settings: Settings, hostkit_digest: str) -> str:
     """The text of vllm-guard.service."""
     template = _environment().get_template("vllm-guard.service.j2")
+    return template.render(settings=settings, hostkit_digest=hostkit_digest)
+
+
+def prometheus(settings: Settings) -> trees.Tree:
+    """What Prometheus reads at its start, by file name."""
+    template = _environment().get_template("prometheus.yml.j2")
+    config = template.render(settings=settings, server=metrics.server(settings))
+    return {"prometheus.yml": config, "rules.yml": metrics.rules()}
+
+
+def prometheus_unit(settings: Settings) -> str:
+    """The text of vllm-prometheus.service."""
+    template = _environment().get_template("vllm-prometheus.service.j2")
+    return template.render(settings=settings, config_digest=trees.digest(prometheus(settings)))
+
+
+def metrics_unit(settings: Settings, hostkit_digest: str) -> str:
+    """The text of vllm-metrics.service."""
+    template = _environment().get_template("vllm-metrics.service.j2")
     return template.render(settings=settings, hostkit_digest=hostkit_digest)

@@ -19,6 +19,8 @@ def connection(name: str) -> tuple[str, dict[str, Any]]:
         "ssh_allow_agent": False,
         "ssh_look_for_keys": False,
         "port": host.api_port,
+        "metrics_port": host.metrics_port,
+        "metrics_exporter_port": host.exporter_port,
         "model": f"control:{smollm2.folder()}",
         "api_key_file": str(host.folder / "api_key"),
         # Where this machine finds the CPU build of torch when it does not ask PyTorch's index.

@@ -105,8 +105,9 @@ def _make(name: str) -> Host:
     for other in state.names():
         if (existing := _known(other)) is not None:
             taken |= {existing.ssh_port, existing.api_port}
-    ssh_port, api_port = state.pick_ports(str(folder), 2, taken, state.port_is_free)
-    host = Host(name=name, ssh_port=ssh_port, api_port=api_port)
+            taken |= {existing.metrics_port, existing.exporter_port}
+    ports = state.pick_ports(str(folder), 4, taken, state.port_is_free)
+    host = Host(name, ports[0], ports[1], ports[2], ports[3])
     say(f"makes host {name} in {folder}")
     rootfs.unpack(host)
     return state.save(host)

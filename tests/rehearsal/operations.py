@@ -16,7 +16,7 @@ NOTHING = (False, False)
 def run_operation(host: str, operation: Any, **arguments: Any) -> tuple[bool, bool]:
     """(predicted a change, made a change); PyinfraError when the operation fails."""
     name, data = connection(host)
-    for setting in ("port", "model", "api_key_file"):
+    for setting in ("port", "metrics_port", "metrics_exporter_port", "model", "api_key_file"):
         del data[setting]
     state = State(Inventory(([name], data)), Config())
     connect_all(state)

@@ -22,11 +22,16 @@ DEFAULT_NAME = "rehearsal"
 
 @dataclass(frozen=True)
 class Host:
-    """A rehearsal host. `api_port` is for the server deployed to it: free here when chosen."""
+    """A rehearsal host. `api_port` is for the server deployed to it, the others for its metrics.
+
+    All of them were free here when they were chosen.
+    """
 
     name: str
     ssh_port: int
     api_port: int
+    metrics_port: int
+    exporter_port: int
     ssh_hostname: str = "127.0.0.1"
     private_network: bool = False
     pid: int = 0

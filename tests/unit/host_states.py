@@ -179,17 +179,24 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
      ["fuse.sshfs"]),
     (
         "a port that another server holds",
-        {"port_is_taken": True, "listeners": (Process(7, ("python3", "-m", "http.server")),)},
+        {"listeners": {8000: (Process(7, ("python3", "-m", "http.server")),)}},
         {},
         "port 8000",
         ["port 8000 is held by process 7 (python3 -m http.server)", "kill 7"],
     ),
     (
         "a port that Windows or another distribution holds",
-        {"port_is_taken": True},
+        {"listeners": {8000: ()}},
         {},
         "port 8000",
-        ["does not show", "another WSL distribution"],
+        ["does not show", "another WSL distribution", "or set port"],
+    ),
+    (
+        "a Prometheus that somebody else runs",
+        {"listeners": {9090: (Process(7, ("/usr/bin/prometheus",), "0::/prometheus.service"),)}},
+        {},
+        "port 9090",
+        ["held by process 7 (/usr/bin/prometheus)", "or set metrics_port"],
     ),
 ]  # fmt: skip
 
@@ -364,14 +371,23 @@ PASSES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {
             "unit": "active",
             "gpus": GPUS.replace("11800", "400"),
-            "port_is_taken": True,
-            "listeners": (Process(7, SERVE, OURS),),
+            "listeners": {8000: (Process(7, SERVE, OURS),)},
             "engines": (Process(7, SERVE, OURS), Process(8, ("VLLM::Worker_TP0",), OURS)),
         },
         {},
     ),
     ("a small /dev/shm without offload", with_place("shm", Place("/dev/shm", KIB, KIB)),
      {"kv_ram_gib": 0.0, "kv_ssd_gb": 0}),
+    (
+        "a Prometheus of ours",
+        {"listeners": {9090: (Process(7, ("prometheus",), "0::/vllm-prometheus.service"),)}},
+        {},
+    ),
+    (
+        "a Prometheus of somebody else's where we run none",
+        {"listeners": {9090: (Process(7, ("prometheus",), "0::/prometheus.service"),)}},
+        {"metrics": False},
+    ),
     ("KV anywhere when there is no SSD tier", with_place("kv", Place("/mnt/c/kv")),
      {"kv_ssd_gb": 0}),
     ("a folder that merely begins like a mount", with_place("kv", Place("/mnt/cc/kv")), {}),

@@ -357,7 +357,7 @@ def test_figures_say_what_is_there_and_count_what_went(tier):
     assert shown()["vllm_kv_tier_files"] == "9"
     assert shown()["vllm_kv_tier_quota_bytes"] == "100"
     assert shown()["vllm_kv_tier_removed_blocks_total"] == "2"
-    assert int(shown()["vllm_kv_tier_oldest_use_seconds"]) == NOW - 9 * HOUR
+    assert int(shown()["vllm_kv_tier_oldest_use_timestamp_seconds"]) == NOW - 9 * HOUR
     tier.blocks(12)
     pruned()
     assert shown()["vllm_kv_tier_removed_blocks_total"] == "5"

@@ -24,7 +24,7 @@ def run(**changes):
     arguments: dict[str, Any] = {
         "model": "/m",
         "kv": "/k",
-        "port": 1,
+        "ports": [1],
         "cuda_home": "/c",
         "wsl2": False,
     }
@@ -40,11 +40,13 @@ def test_nothing_said_is_nothing_known():
 
 
 def test_what_is_said_is_read():
-    lines = ["pid1=systemd", "os=ubuntu 24.04", "now=160", "windows=/mnt/c", "listening=8000"]
+    lines = ["pid1=systemd", "os=ubuntu 24.04", "now=160", "windows=/mnt/c"]
     lines += [sent("wsl_conf", b"[boot]\r\n"), sent("windows_user", b"me")]
     lines += [sent("wslconfig", b"me\n\xff\xfe[\0"), sent("place", b"kv\n/mnt/c/kv\n 100  40\n")]
     lines += [sent("place", b"model\n/m\n")]
-    lines += [sent("listener", b"0::/system.slice/vllm.service \n12\nvllm\0serve\0")]
+    lines += [sent("listening", b"8000\n"), sent("listening", b"8000\n")]
+    lines += [sent("listener", b"8000\n0::/system.slice/vllm.service \n12\nvllm\0serve\0")]
+    lines += [sent("listening", b"9090\n")]
     lines += [sent("vllm", b"0::/user.slice \n13\nVLLM::EngineCore\0")]
     lines += [sent("vllm", b"0::/user.slice \n14\njournalctl\0-u\0vllm\0")]
     machine = parse(lines, asked_at=100)
@@ -53,8 +55,8 @@ def test_what_is_said_is_read():
     assert machine.windows_users == ("me",)
     assert machine.wslconfigs == {"me": b"\xff\xfe[\0"}
     assert machine.places == {"kv": Place("/mnt/c/kv", 100, 40), "model": Place("/m")}
-    assert machine.port_is_taken
-    assert machine.listeners[0].is_ours
+    assert {port: len(holders) for port, holders in machine.listeners.items()} == {8000: 1, 9090: 0}
+    assert machine.listeners[8000][0].is_ours
     assert [process.pid for process in machine.engines] == [13]
     assert not machine.engines[0].is_ours
 
@@ -72,16 +74,18 @@ def test_the_script_tells_about_this_machine(tmp_path):
     place = machine.places["kv"]
     assert place.path == str(tmp_path.resolve() / "real/not/yet")
     assert place.size_kib
-    assert not machine.port_is_taken
+    assert machine.listeners == {}
 
 
-def test_the_script_names_who_listens_on_the_port():
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        machine = run(port=server.getsockname()[1])
-    assert machine.port_is_taken
-    assert os.getpid() in [process.pid for process in machine.listeners]
+def test_the_script_names_who_listens_on_each_port():
+    with socket.socket() as one, socket.socket() as other:
+        for server in (one, other):
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+        ports = [server.getsockname()[1] for server in (one, other)]
+        found = run(ports=[*ports, 1]).listeners
+    assert sorted(found) == sorted(ports)
+    assert all(os.getpid() in [process.pid for process in found[port]] for port in ports)
 
 
 def test_the_script_finds_an_engine_that_somebody_started():

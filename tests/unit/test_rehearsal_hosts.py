@@ -26,7 +26,7 @@ def test_a_name_that_could_leave_its_folder_is_refused(name):
 
 
 def test_a_saved_host_is_the_one_that_is_loaded(hosts):
-    host = state.Host(name="one", ssh_port=20001, api_port=20002, private_network=True)
+    host = state.Host("one", 20001, 20002, 20003, 20004, private_network=True)
     state.make_folder(host.folder)
     state.save(host)
     assert state.load("one") == host

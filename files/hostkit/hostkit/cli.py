@@ -20,6 +20,7 @@ MODULES = {
     "check-switch": "switch",
     "failures": "failures",
     "fetch-model": "fetch",
+    "figures": "exporter",
     "foreign": "adopt",
     "guard": "guard",
     "install-unit": "service",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hostkit import paths, process
+from hostkit import exposition, paths, process
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,14 @@ def write(part: str, figures: Sequence[Figure]) -> None:
         earlier = before.get(name, 0.0) if figure.type == "counter" else 0
         value = figure.value + earlier
         lines += [f"# HELP {name} {figure.help}", f"# TYPE {name} {figure.type}"]
-        lines.append(f"{name} {int(value) if value == int(value) else value}")
+        lines.append(f"{name} {exposition.number(value)}")
     process.write_atomic(file, "\n".join(lines) + "\n")
+
+
+def written() -> str:
+    """All of them, as they were written last."""
+    files = sorted(paths.HEALTH.glob("*.prom"))
+    return exposition.valid_lines("".join(f.read_text("utf-8", "replace") for f in files))
 
 
 def _read(text: str) -> dict[str, float]:

@@ -48,7 +48,7 @@ def parse(text: str) -> list[Gpu]:
     return found
 
 
-def smi(*arguments: str) -> str:
+def smi(*arguments: str, timeout_s: float = TIMEOUT_S) -> str:
     """Run nvidia-smi and return what it prints. Raises Unreadable when it cannot say."""
     program = next((each for each in _PROGRAMS if each.exists()), None)
     if program is None:
@@ -61,11 +61,11 @@ def smi(*arguments: str) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Unreadable(f"{program} did not answer within {TIMEOUT_S} s") from None
+        raise Unreadable(f"{program} did not answer within {timeout_s} s") from None
     except OSError as error:
         raise Unreadable(f"cannot run {program}: {error.strerror}") from None
     if done.returncode:

@@ -228,15 +228,27 @@ def _figures(outcome: Outcome) -> list[Figure]:
     tally, tier = outcome.tally, outcome.tier
     oldest = min(tally.minutes, default=0) * kvtier.MINUTE
     return [
-        Figure("files", "gauge", "files in the SSD tier", tally.files),
-        Figure("bytes", "gauge", "their size", tally.bytes),
-        Figure("unused_bytes", "gauge", "of it, unused by any generation", outcome.unused_bytes),
-        Figure("quota_bytes", "gauge", "kv_ssd_gb", tier.quota),
-        Figure("free_bytes", "gauge", "free on its disk", outcome.free),
-        Figure("min_free_bytes", "gauge", "kv_min_free_gb", tier.min_free),
-        Figure("oldest_use_seconds", "gauge", "when its oldest block was last used", oldest),
-        Figure("pruned_seconds", "gauge", "when it was last looked at", int(time.time())),
-        Figure("prune_duration_seconds", "gauge", "how long that took", round(outcome.seconds, 3)),
-        Figure("removed_blocks_total", "counter", "blocks removed", tally.removed_blocks),
-        Figure("removed_bytes_total", "counter", "their size", tally.removed_bytes),
+        Figure("files", "gauge", "Files in the SSD tier.", tally.files),
+        Figure("bytes", "gauge", "Size of the SSD tier.", tally.bytes),
+        Figure(
+            "unused_bytes", "gauge", "Of its size, unused by any generation.", outcome.unused_bytes
+        ),
+        Figure("quota_bytes", "gauge", "What it may take: kv_ssd_gb.", tier.quota),
+        Figure("free_bytes", "gauge", "Free on its disk.", outcome.free),
+        Figure("min_free_bytes", "gauge", "What must stay free: kv_min_free_gb.", tier.min_free),
+        Figure(
+            "oldest_use_timestamp_seconds",
+            "gauge",
+            "When its oldest block was last used.",
+            oldest,
+        ),
+        Figure(
+            "last_prune_timestamp_seconds",
+            "gauge",
+            "When hostkit last looked at it.",
+            int(time.time()),
+        ),
+        Figure("prune_duration_seconds", "gauge", "How long that took.", round(outcome.seconds, 3)),
+        Figure("removed_blocks_total", "counter", "Blocks removed from it.", tally.removed_blocks),
+        Figure("removed_bytes_total", "counter", "Their size.", tally.removed_bytes),
     ]

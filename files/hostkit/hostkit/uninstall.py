@@ -17,6 +17,8 @@ DATA = paths.ROOT / "var/lib/vllm"
 MOUNTINFO = Path("/proc/self/mountinfo")
 PACKAGES = DATA / "installed-packages"
 """Names of packages that a deploy installed and that were not there before it."""
+MASKED = DATA / "masked-units"
+"""Units of those packages that the deploy keeps from starting by themselves."""
 OURS = "# Managed by the vLLM deploy"
 CHOICES = ("user", "packages", "models", "kv")
 
@@ -38,7 +40,7 @@ def uninstall(args: argparse.Namespace) -> int:
         _remove_units()
         for line in foreign.put_back():
             progress(line)
-        _remove([paths.ETC, DATA / "home", foreign.BACKUPS, paths.HEALTH])
+        _remove([paths.ETC, DATA / "home", foreign.BACKUPS, paths.HEALTH, DATA / "prometheus"])
         _forget_certificates()
         kv = Path(args.kv_dir)
         for name, folder in (("models", DATA / "models"), ("kv", kv)):
@@ -120,16 +122,25 @@ def _forget_certificates() -> None:
 
 
 def _packages(remove: bool) -> None:
-    names = sorted(set(PACKAGES.read_text().split())) if PACKAGES.is_file() else []
+    names, masked = _listed(PACKAGES), _listed(MASKED)
     if not names:
         return
     if not remove:
         progress(f"kept: packages {' '.join(names)}")
+        for unit in masked:
+            progress(f"kept: {unit} is masked, or it would start at the next boot")
         return
     command = ["apt-get", "remove", "--yes", "--quiet", *names]
     run(["env", "DEBIAN_FRONTEND=noninteractive", *command], "apt-get remove")
+    for unit in masked:
+        units.systemctl("unmask", "--quiet", unit)
     PACKAGES.unlink()
+    MASKED.unlink(missing_ok=True)
     progress(f"removed: packages {' '.join(names)}")
+
+
+def _listed(file: Path) -> list[str]:
+    return sorted(set(file.read_text().split())) if file.is_file() else []
 
 
 def _user(remove: bool) -> None:

@@ -13,8 +13,17 @@ _LISTEN = "0A"
 
 
 def show(*properties: str, unit: str = UNIT) -> dict[str, str]:
-    """Properties of a unit as `systemctl show` gives them; empty texts without systemd."""
-    command = ["systemctl", "show", unit, *(f"--property={name}" for name in properties)]
+    """Properties of a unit as `systemctl show` gives them; empty texts without systemd.
+
+    Times come as @seconds since 1970.
+    """
+    command = [
+        "systemctl",
+        "show",
+        unit,
+        "--timestamp=unix",
+        *(f"--property={name}" for name in properties),
+    ]
     try:
         output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     except FileNotFoundError:

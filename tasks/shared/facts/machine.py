@@ -63,8 +63,8 @@ class Machine:
     gpus: str = ""
     libcuda: str = ""
     nvcc: str = ""
-    port_is_taken: bool = False
-    listeners: tuple[Process, ...] = ()
+    listeners: Mapping[int, tuple[Process, ...]] = field(default_factory=dict)
+    """Each port asked for that is taken, and who holds it; nobody: the host does not show it."""
     engines: tuple[Process, ...] = ()
     wsl_conf: bytes | None = None
     windows: str = ""
@@ -94,11 +94,11 @@ class Machine:
 class MachineFact(FactBase[Machine]):
     """What a host is, has and runs. `wsl2` asks for the Windows side, too."""
 
-    def command(self, model: str, kv: str, port: int, cuda_home: str, wsl2: bool) -> str:
+    def command(self, model: str, kv: str, ports: list[int], cuda_home: str, wsl2: bool) -> str:
         values = {
             "MODEL": model,
             "KV": kv,
-            "PORT": str(port),
+            "PORTS": " ".join(map(str, ports)),
             "CUDA_HOME": cuda_home,
             "WSL2": "yes" if wsl2 else "",
         }
@@ -144,8 +144,7 @@ def parse(lines: Iterable[str], asked_at: float) -> Machine:
         gpus=text("gpus"),
         libcuda=text("libcuda"),
         nvcc=text("nvcc"),
-        port_is_taken="listening" in said,
-        listeners=_processes(sent.get("listener", [])),
+        listeners=_listeners(sent.get("listening", []), sent.get("listener", [])),
         engines=tuple(p for p in _processes(sent.get("vllm", [])) if _is_engine(p.arguments)),
         wsl_conf=sent["wsl_conf"][0] if "wsl_conf" in sent else None,
         windows=said.get("windows", ""),
@@ -174,6 +173,14 @@ def _place(sent: bytes) -> tuple[str, Place]:
     name, path, *numbers = sent.decode("utf-8", errors="replace").split("\n")
     kib = [int(word) for word in " ".join(numbers).split() if word.isdecimal()]
     return name, Place(path, *kib) if len(kib) == 2 else Place(path)
+
+
+def _listeners(ports: list[bytes], sent: list[bytes]) -> dict[int, tuple[Process, ...]]:
+    by_port: dict[int, list[bytes]] = {int(port): [] for port in ports}
+    for each in sent:
+        port, _, process = each.partition(b"\n")
+        by_port[int(port)].append(process)
+    return {port: _processes(holders) for port, holders in by_port.items()}
 
 
 def _processes(sent: list[bytes]) -> tuple[Process, ...]:

@@ -1,5 +1,5 @@
 # Everything that the checks of a host look at, read in one go; changes nothing and never fails.
-# In: $MODEL and $KV (folders), $PORT, $CUDA_HOME, $WSL2 (yes or empty).
+# In: $MODEL and $KV (folders), $PORTS, $CUDA_HOME, $WSL2 (yes or empty).
 # Out: name=value where the value is one line of ASCII, name:base64 for everything else.
 export LC_ALL=C PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -63,17 +63,19 @@ fi
 ls -d /usr/lib/x86_64-linux-gnu/libcuda.so* 2>/dev/null | send libcuda
 if [ -x "$CUDA_HOME/bin/nvcc" ]; then "$CUDA_HOME/bin/nvcc" --version 2>&1 | send nvcc; fi
 
-hex=$(printf %04X "$PORT")
-grep -hs ":$hex [0-9A-F]*:0000 0A " /proc/net/tcp /proc/net/tcp6 |
-    while read -r _ _ _ _ _ _ _ _ _ inode _; do
-        say listening "$PORT"
-        find /proc/[0-9]*/fd -lname "socket:\\[$inode\\]" 2>/dev/null
-    done | while read -r line; do
-        case $line in
-            /proc/*) process "${line%/fd/*}" | send listener ;;
-            *) echo "$line" ;;
-        esac
-    done
+for port in $PORTS; do
+    hex=$(printf %04X "$port")
+    grep -hs ":$hex [0-9A-F]*:0000 0A " /proc/net/tcp /proc/net/tcp6 |
+        while read -r _ _ _ _ _ _ _ _ _ inode _; do
+            echo "$port" | send listening
+            find /proc/[0-9]*/fd -lname "socket:\\[$inode\\]" 2>/dev/null
+        done | while read -r line; do
+            case $line in
+                /proc/*) { echo "$port"; process "${line%/fd/*}"; } | send listener ;;
+                *) echo "$line" ;;
+            esac
+        done
+done
 grep -lsazE '^(.*/)?vllm$|^VLLM::|^vllm\.entrypoints' /proc/[0-9]*/cmdline |
     while read -r file; do process "${file%/cmdline}" | send vllm; done
 

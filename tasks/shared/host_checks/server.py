@@ -1,4 +1,4 @@
-"""Who holds the port, and does a vLLM run that is not ours?"""
+"""Who holds the ports, and does a vLLM run that is not ours?"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,26 +11,26 @@ if TYPE_CHECKING:
 
 
 def judge(machine: Machine, settings: "Settings") -> Iterator[Finding]:
-    """The port, and engines that somebody started by hand."""
-    yield _port(machine, settings)
+    """The ports, and engines that somebody started by hand."""
+    for port, setting in settings.ports.items():
+        yield _port(machine, port, setting)
     yield from _engines(machine, settings)
 
 
-def _port(machine: Machine, settings: "Settings") -> Finding:
-    what = f"port {settings.port}"
-    if not machine.port_is_taken:
+def _port(machine: Machine, port: int, setting: str) -> Finding:
+    what = f"port {port}"
+    holders = machine.listeners.get(port)
+    if holders is None:
         return ok(what, "is free")
-    foreign = [process for process in machine.listeners if not process.is_ours]
-    if machine.listeners and not foreign:
-        return ok(what, "is vllm.service's")
+    foreign = [process for process in holders if not process.is_ours]
+    if holders and not foreign:
+        return ok(what, "is ours")
     if foreign:
-        holder, remedy = str(foreign[0]), f"end it (kill {foreign[0].pid}), or set port"
+        holder, remedy = str(foreign[0]), f"end it (kill {foreign[0].pid}), or set {setting}"
     else:
         holder = "a process that the host does not show"
-        remedy = "look for it in Windows or in another WSL distribution, or set port"
-    return refusal(
-        what, f"port {settings.port} is held by {holder}", "free, or vllm.service's", remedy
-    )
+        remedy = f"look for it in Windows or in another WSL distribution, or set {setting}"
+    return refusal(what, f"port {port} is held by {holder}", "free, or ours", remedy)
 
 
 def _engines(machine: Machine, settings: "Settings") -> Iterator[Finding]:

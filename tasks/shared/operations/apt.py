@@ -1,5 +1,7 @@
 """Debian packages."""
 
+from collections.abc import Sequence
+
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.facts.deb import DebPackages
@@ -8,6 +10,8 @@ from tasks.shared.network import ENVIRONMENT
 from tasks.shared.operations.common import Commands
 
 LONGEST_WAIT_S = 300
+MASKED = "/var/lib/vllm/masked-units"
+"""Which units were masked, for an uninstall; the packages installed are listed beside it."""
 
 # apt's own configuration of a proxy wins over these variables.
 # apt waits for dpkg's lock only, and at once gives up on that of its own lists, which an apt of a
@@ -28,13 +32,15 @@ done
 
 
 @operation()
-def installed(packages: list[str]) -> Commands:
+def installed(packages: list[str], masked: Sequence[str] = ()) -> Commands:
     """Ensure that packages are installed; apt's lists are refreshed only when one is missing.
 
     A lock that another apt holds is waited for, up to five minutes. An installation that was
     interrupted is brought to its end first.
 
     + packages: names without a version
+    + masked: units of the packages that would start by themselves, as Debian lets them, and must
+      not: masked before anything is installed. Where all packages are there, units are left alone
 
     apt.installed(name="Install what a build needs", packages=["git", "gcc"])
     """
@@ -43,6 +49,11 @@ def installed(packages: list[str]) -> Commands:
     if not missing:
         host.noop(f"{', '.join(packages)} are installed")
         return
+    for unit in masked:
+        yield StringCommand(
+            "systemctl --quiet mask", QuoteString(unit), "&&",
+            "mkdir -p /var/lib/vllm && echo", QuoteString(unit), f">>{MASKED}",
+        )  # fmt: skip
     yield waiting("dpkg", "--configure", "-a")
     yield waiting("apt-get", "update")
     yield waiting("apt-get", "install", "--yes", "--no-install-recommends", *missing)

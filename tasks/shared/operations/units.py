@@ -94,3 +94,18 @@ def running(unit: str, text: str) -> Commands:
     yield StringCommand(
         "systemctl daemon-reload && systemctl --quiet enable", name, "&& systemctl restart", name
     )
+
+
+@operation()
+def absent(unit: str) -> Commands:
+    """Ensure that a unit of ours is stopped and gone.
+
+    units.absent(name="Run no Prometheus", unit="vllm-prometheus.service")
+    """
+    if not host.get_fact(UnitFact, unit=unit).text:
+        host.noop(f"there is no {unit}")
+        return
+    name, file = QuoteString(unit), QuoteString(f"{UNITS_DIR}/{unit}")
+    yield StringCommand(
+        "systemctl disable --quiet --now", name, "&& rm -f", file, "&& systemctl daemon-reload"
+    )

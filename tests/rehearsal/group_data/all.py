@@ -1,6 +1,6 @@
 """What a rehearsal host changes of the production profile: no GPU, a small model, no SSD tier.
 
-What differs from host to host (`port`, `model`, `api_key_file`, `find_links`) is in connection.py
+What differs from host to host (ports, `model`, `api_key_file`, `find_links`) is in connection.py
 beside this folder.
 """
 

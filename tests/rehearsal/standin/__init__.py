@@ -38,6 +38,7 @@ DATA = {
     "ready_timeout_s": 15,
     "shutdown_timeout_s": 5,
     "restart_delay_s": 1,
+    "metrics": False,
     "extra_index_urls": [],
     "extra_env": {},
 }

@@ -1,0 +1,47 @@
+"""Prometheus's own promtool, out of the distribution's package: downloaded once, not installed."""
+
+import os
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from tests.rehearsal import control, state
+
+
+@cache
+def program() -> Path:
+    """Where promtool lies; an error that says what is missing when it cannot be had."""
+    folder = state.make_folder(control.cache() / "promtool")
+    with state.locked(folder):
+        found = folder / "usr/bin/promtool"
+        if not found.exists():
+            with tempfile.TemporaryDirectory(dir=folder) as work:
+                _download("prometheus", work)
+                (package,) = Path(work).glob("prometheus_*.deb")
+                _run(["dpkg-deb", "--extract", str(package), "unpacked"], work)
+                found.parent.mkdir(parents=True, exist_ok=True)
+                (Path(work) / "unpacked/usr/bin/promtool").rename(found)
+    return found
+
+
+def run(*arguments: str, cwd: Path | str = ".") -> subprocess.CompletedProcess[str]:
+    """Run it; what it says is on both outputs."""
+    command = [str(program()), *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def _download(package: str, folder: str) -> None:
+    try:
+        _run(["apt-get", "--quiet", "download", package], folder)
+    except RuntimeError:
+        # A new machine has no lists to find it in.
+        sudo = ["sudo", "-n"] if os.geteuid() else []
+        _run([*sudo, "apt-get", "--quiet", "update"], folder)
+        _run(["apt-get", "--quiet", "download", package], folder)
+
+
+def _run(command: list[str], folder: str) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")

@@ -1,0 +1,144 @@
+"""Prometheus on a host: where it listens while it is installed, what it knows, and how it goes."""
+
+import contextlib
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tasks.shared import metrics
+
+from . import deploys, state
+
+TASK = "tasks/metrics.py"
+ON = ("--data", "metrics=True")
+LOOK = Path(__file__).with_name("listeners.py")
+UNITS = "vllm-prometheus.service vllm-metrics.service"
+
+
+def run(command, host):
+    return deploys.on_host(command, host=host)
+
+
+@contextlib.contextmanager
+def listeners(host):
+    """Yields a set that holds at the end each (program, address, port) that has listened."""
+    deploys.on_host("rm -f /srv/stop; cat >/srv/listeners.py", host=host, stdin=LOOK.read_text())
+    look = state.load(host).ssh_command("python3 -IB /srv/listeners.py /srv/stop")
+    found: set[tuple[str, str, int]] = set()
+    with subprocess.Popen(look, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as at:
+        assert at.stdout
+        try:
+            at.stdout.readline()
+            yield found
+        finally:
+            run("touch /srv/stop", host)
+            rows = (line.split() for line in at.stdout)
+            found |= {(program, address, int(port)) for program, address, port in rows}
+
+
+def asked(host, path):
+    """What Prometheus answers."""
+    url = f"http://127.0.0.1:{state.load(host).metrics_port}/api/v1/{path}"
+    code = f"import urllib.request as u; print(u.urlopen('{url}').read().decode())"
+    return json.loads(run(f'python3 -c "{code}"', host))["data"]
+
+
+@pytest.fixture(scope="module")
+def installed(standin_host):
+    """A host on which metrics were switched on, and who listened meanwhile."""
+    plan = deploys.pyinfra(TASK, "--dry", "--json", *ON, host=standin_host)
+    planned = [row for row in json.loads(plan.stdout)["plan"] if row["hosts_with_change"]]
+    with listeners(standin_host) as seen:
+        done = deploys.deploy_json(*ON, host=standin_host, file=TASK)
+    assert (len(planned), done.success) == (4, 4)
+    yield standin_host, seen
+    run("apt-get -qq purge prometheus >/dev/null; systemctl unmask prometheus", standin_host)
+
+
+def test_nothing_listens_on_another_address_than_loopback_at_any_time(installed):
+    host, seen = installed
+    assert {address for _, address, _ in seen} == {"127.0.0.1"}
+    ours = state.load(host)
+    assert ("prometheus", "127.0.0.1", ours.metrics_port) in seen
+    assert ("python3", "127.0.0.1", ours.exporter_port) in seen
+
+
+def test_a_second_run_changes_nothing(installed):
+    host, _ = installed
+    assert deploys.deploy_json(*ON, host=host, file=TASK).success == 0
+    assert run("systemctl is-enabled prometheus || true", host) == "masked"
+
+
+def test_its_units_are_hardened_and_understood(installed):
+    host, _ = installed
+    assert run(f"systemd-analyze verify {UNITS} 2>&1", host) == ""
+    for unit in UNITS.split():
+        scores = run(f"systemd-analyze security --no-pager {unit}", host)
+        assert float(scores.splitlines()[-1].split(f"{unit}:")[1].split()[0]) <= 2.0, unit
+
+
+def test_both_targets_are_up_and_the_rules_loaded(installed):
+    host, _ = installed
+
+    def health():
+        targets = asked(host, "targets")["activeTargets"]
+        return {target["labels"]["job"]: target["health"] for target in targets}
+
+    up = {"vllm": "up", "hostkit": "up"}
+    deploys.wait_for("both targets", lambda: health() == up)
+    rules = [rule for group in asked(host, "rules")["groups"] for rule in group["rules"]]
+    assert len(rules) == metrics.rules().count("expr:")
+    assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
+
+
+def value(host, query):
+    """The value of a query with one result; None while there is none."""
+    found = asked(host, f"query?query={query}")["result"]
+    return float(found[0]["value"][1]) if found else None
+
+
+def test_prometheus_knows_what_was_asked_and_what_the_host_is_like(installed):
+    host, _ = installed
+    served = "vllm:request_success_total"
+    before = deploys.request(host, "/metrics")[1].split(f"{served}{{")[1].split()[1]
+    for _ in range(3):
+        deploys.ask("2 + 2?", host=host)
+    deploys.wait_for("a scrape", lambda: value(host, served) == float(before) + 3)
+    generation = deploys.hostkit_state(host)["current"]
+    assert value(host, "vllm_host_service_state{state=%22active%22}") == 1
+    assert value(host, f"vllm_host_generation_info{{generation=%22{generation}%22}}") == 1
+    assert value(host, "vllm_host_kv_pool_tokens") == 293000
+    assert value(host, "sum(vllm_host_collector_success==0)") is None
+
+
+def test_a_server_that_is_only_scraped_counts_as_idle(installed):
+    host, _ = installed
+    number = deploys.hostkit_state(host)["current"]
+    run(f"python3 -IB /opt/vllm/hostkit check-switch {number}", host)
+
+
+def test_off_is_off(installed):
+    host, _ = installed
+    assert deploys.deploy_json(host=host, file=TASK).success == 3
+    assert deploys.deploy_json(host=host, file=TASK).success == 0
+    with listeners(host) as seen:
+        pass
+    assert "prometheus" not in {program for program, _, _ in seen}
+    assert run("ls /etc/vllm /etc/systemd/system", host).count("prometheus") == 1
+    assert run("systemctl is-enabled prometheus || true", host) == "masked"
+
+
+def test_without_the_mask_the_package_listens_on_every_address(installed):
+    """Why it is masked. It gets a network of its own here: the port may be somebody else's."""
+    host, _ = installed
+    apart = "/run/systemd/system/prometheus.service.d"
+    run("apt-get -qq purge prometheus >/dev/null 2>&1; systemctl unmask prometheus", host)
+    run(f"mkdir -p {apart}; printf '[Service]\\nPrivateNetwork=yes\\n' >{apart}/apart.conf", host)
+    with listeners(host) as seen:
+        run("apt-get -qq install --no-install-recommends prometheus >/dev/null 2>&1", host)
+        deploys.wait_for("its start", lambda: run("pgrep -x prometheus || true", host))
+        run("sleep 1; systemctl stop prometheus", host)
+    run(f"rm -r {apart}; systemctl daemon-reload", host)
+    assert ("prometheus", "::", 9090) in seen
