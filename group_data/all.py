@@ -109,6 +109,7 @@ metrics_port = 9090
 metrics_exporter_port = 9091  # hostkit's own figures, for Prometheus
 metrics_retention_days = 90  # at least 30
 metrics_max_gb = 2  # what is kept takes no more than this: the oldest goes first
+prompt_source_metrics = True  # time to first token by source: computed, GPU cache, offloaded
 
 # --- WSL2 and Windows (nothing of it is done with wsl2 = False) -----------------------------------
 # All of it goes into Windows' .wslconfig, and holds after `wsl --shutdown`. None: as it is there.

@@ -3,21 +3,19 @@
 import ast
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from tasks.shared import trees
 
 SCHEDULER = Path("files/scheduler")
+PROMPT_SOURCE = Path("files/prompt_source")
 SCHEDULER_CLASS = "shortest_first.scheduler.ShortestFirstScheduler"
 ASYNC_SCHEDULER_CLASS = "shortest_first.scheduler.AsyncShortestFirstScheduler"
 
 
 def inputs() -> dict[str, str]:
     """The packages as files of a release's inputs."""
-    project = tomllib.loads((SCHEDULER / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    sources = trees.read(SCHEDULER / "shortest_first")
-    files = {f"shortest_first/{path}": text for path, text in sources.items()}
-    unpacked = files | _dist_info(project)
-    return {f"packages/{project['name']}/{path}": text for path, text in unpacked.items()}
+    return _unpacked(SCHEDULER, "shortest_first") | _unpacked(PROMPT_SOURCE, "prompt_source")
 
 
 def checked_versions() -> list[str]:
@@ -34,7 +32,14 @@ def imports(version: str) -> list[str]:
     return ["shortest_first.scheduler"] if version in checked_versions() else []
 
 
-def _dist_info(project: dict[str, str]) -> dict[str, str]:
+def _unpacked(folder: Path, package: str) -> dict[str, str]:
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    sources = trees.read(folder / package)
+    files = {f"{package}/{path}": text for path, text in sources.items()} | _dist_info(project)
+    return {f"packages/{project['name']}/{path}": text for path, text in files.items()}
+
+
+def _dist_info(project: dict[str, Any]) -> dict[str, str]:
     name, version = project["name"], project["version"]
     folder = f"{name.replace('-', '_')}-{version}.dist-info"
     metadata = [
@@ -50,7 +55,10 @@ def _dist_info(project: dict[str, str]) -> dict[str, str]:
         "Root-Is-Purelib: true",
         "Tag: py3-none-any",
     ]
-    return {
-        f"{folder}/METADATA": "\n".join(metadata) + "\n",
-        f"{folder}/WHEEL": "\n".join(wheel) + "\n",
-    }
+    entry_points = [
+        line
+        for group, entries in project.get("entry-points", {}).items()
+        for line in (f"[{group}]", *(f"{key} = {value}" for key, value in entries.items()))
+    ]
+    found = {"METADATA": metadata, "WHEEL": wheel, "entry_points.txt": entry_points}
+    return {f"{folder}/{name}": "\n".join(text) + "\n" for name, text in found.items() if text}

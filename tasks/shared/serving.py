@@ -47,7 +47,8 @@ DECIDED_VARIABLES = {
     *("FLASHINFER_WORKSPACE_BASE", "GENERATION_DIGEST", "HF_HUB_OFFLINE", "HF_TOKEN", "HOME"),
     *("HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN"),
     *("LD_LIBRARY_PATH", "MAX_JOBS", "NCCL_P2P_DISABLE", "NVCC_THREADS", "PATH", "PYTHONHASHSEED"),
-    *("PYTHONNOUSERSITE", "TORCHINDUCTOR_CACHE_DIR", "TQ_DECODE", "TRITON_CACHE_DIR"),
+    *("PROMPT_SOURCE_METRICS", "PYTHONNOUSERSITE"),
+    *("TORCHINDUCTOR_CACHE_DIR", "TQ_DECODE", "TRITON_CACHE_DIR"),
     *("VLLM_ALLREDUCE_USE_FLASHINFER", "VLLM_ALLREDUCE_USE_SYMM_MEM", "VLLM_API_KEY"),
     *("VLLM_CACHE_ROOT", "VLLM_ENGINE_READY_TIMEOUT_S", "VLLM_NO_USAGE_STATS"),
     *("VLLM_WSL2_ENABLE_PIN_MEMORY", "XDG_CACHE_HOME"),
@@ -213,6 +214,8 @@ def environment(settings: "Settings", release: str) -> dict[str, str]:
         }
     env["PATH"] = ":".join(path)
     env |= decode.environment(s)
+    if not s.prompt_source_metrics:
+        env["PROMPT_SOURCE_METRICS"] = "0"
     return _with_extras(env, s.extra_env, DECIDED_VARIABLES)
 
 

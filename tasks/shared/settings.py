@@ -124,6 +124,7 @@ class Settings(BaseModel):
     hang_after_s: Annotated[int, Field(ge=0)]
     hang_restart: bool
     notify_file: Line | None
+    prompt_source_metrics: bool
     max_jobs: Count
     keep_generations: Count
     keep_releases: Count
