@@ -111,6 +111,16 @@ metrics_retention_days = 90  # at least 30
 metrics_max_gb = 2  # what is kept takes no more than this: the oldest goes first
 prompt_source_metrics = True  # time to first token by source: computed, GPU cache, offloaded
 
+# --- Load test (tasks/load_test.py; docs/measuring.md) --------------------------------------------
+load_test_concurrency = [1, 8, 16]  # requests at once
+load_test_prompts = ["synthetic", "real"]  # random words | prose, code, tables, notes
+load_test_lengths = ["short", "long", "mixed"]  # 512 | 16,000 | 64 to 16,000 tokens
+load_test_rounds = 3  # so many requests for each of those at once, at least 4
+load_test_answer = 256  # tokens of each answer
+load_test_minutes = 60  # no run is begun later, and one that goes on is ended
+load_test_tolerance = 15  # percent that it may be worse than the last good one
+load_test_baseline = "last"  # for one run: --data load_test_baseline=new accepts a slower server
+
 # --- WSL2 and Windows (nothing of it is done with wsl2 = False) -----------------------------------
 # All of it goes into Windows' .wslconfig, and holds after `wsl --shutdown`. None: as it is there.
 wsl_memory_gib = None  # the VM's memory; WSL's own default is half of Windows'

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     StringConstraints,
@@ -41,6 +40,7 @@ from tasks.shared import (
     start_limit,
     texts,
 )
+from tasks.shared.load_tests.choices import LoadTestSettings
 
 WDDM_RESERVE_MIB = 1331
 """What Windows keeps of a card that WSL2 uses, 1.3 GiB: a server told to take more dies at load."""
@@ -53,7 +53,7 @@ Count = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=1024, le=65535)]
 
 
-class Settings(BaseModel):
+class Settings(LoadTestSettings):
     """What the operator decided for one host. Keys are those of group_data/all.py."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

@@ -119,6 +119,15 @@ def test_a_job_runs_behind_the_server_and_dies_first():
     ]
 
 
+def test_a_load_test_dies_first_but_is_not_slowed_and_settles_what_it_switched(monkeypatch):
+    words = jobs.command("load-test", ["load-test", "run", "order.json"], 60, {})
+    assert "--property=OOMScoreAdjust=1000" in words
+    assert not [word for word in words if "Nice=" in word or "Weight=" in word]
+    assert next(word for word in words if word.startswith("--property=ExecStopPost=")).endswith(
+        "/opt/vllm/hostkit settle"
+    )
+
+
 def test_only_what_a_download_needs_is_handed_on_to_a_job():
     environ = {"https_proxy": "http://p", "PIP_CERT": "/c", "VLLM_API_KEY": "secret", "HOME": "/x"}
     text = " ".join(jobs.command("build", [], 1, environ))

@@ -50,7 +50,7 @@ def running(answers):
 
 @pytest.fixture(autouse=True)
 def _key(monkeypatch):
-    monkeypatch.setattr(server, "_api_key", lambda pid: "key")
+    monkeypatch.setattr(server, "api_key", lambda pid: "key")
 
 
 def test_a_server_that_answers_passes(running):

@@ -25,6 +25,7 @@ MODULES = {
     "guard": "guard",
     "install-unit": "service",
     "job": "jobs",
+    "load-test": "loadtest",
     "notify": "notify",
     "outlook": "outlook",
     "pack-ternary": "ternary",

@@ -47,10 +47,16 @@ def describe(clients: list[connections.Client]) -> str:
     return ", ".join([*named, f"{more} more"] if more > 0 else named)
 
 
-def require(wait_s: float, say: Callable[[str], None] = print) -> None:
+def require(
+    wait_s: float,
+    say: Callable[[str], None] = print,
+    refused: str = "not restarted",
+    advice: str = ADVICE,
+) -> None:
     """Return once the server is idle in two samples in a row; Failure when it is not in time.
 
-    `say` is told every few seconds what it is waited for and how long that may go on.
+    `say` is told every few seconds what it is waited for and how long that may go on; the Failure
+    begins with what was `refused` and ends with the `advice`.
     """
     ends, told, idle = time.monotonic() + wait_s, float("-inf"), 0
     while True:
@@ -61,7 +67,7 @@ def require(wait_s: float, say: Callable[[str], None] = print) -> None:
         left = ends - time.monotonic()
         if why and left <= 0:
             waited = f" after {wait_s:.0f} s" if wait_s else ""
-            raise Failure(f"not restarted: {why}{waited}; {ADVICE}")
+            raise Failure(f"{refused}: {why}{waited}; {advice}")
         if why and time.monotonic() - told >= TOLD_EVERY_S:
             told = time.monotonic()
             say(f"waiting until it is idle, for {left:.0f} s more: {why}")

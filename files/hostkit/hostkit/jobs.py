@@ -28,9 +28,13 @@ _PASSED_ON = re.compile(r"(https?|all|no)_proxy|(PIP|UV)_\w+|SSL_CERT_(FILE|DIR)
 
 
 _WATCHERS = ("verify", "switch", "adopt")
+_SWITCHING = ("switch", "load-test")
+"""What may end with a switch half-done."""
 KEPT_LINES = 200
 """How many lines a job's progress keeps for whoever attaches to it later."""
 _WATCHER = {"OOMScoreAdjust": "-900"}
+# A client that waits for the processor would measure that.
+_CLIENT = {"OOMScoreAdjust": "1000"}
 _WORKER = {"OOMScoreAdjust": "1000", "Nice": "10", "CPUWeight": "20", "IOWeight": "10"}
 
 
@@ -72,20 +76,21 @@ def command(
     """The systemd-run command line of a job.
 
     Work stands behind everything else in processor and disk, and is the first to go when memory
-    runs out; who watches a start must outlive what it watches.
+    runs out; who watches a start must outlive what it watches; who measures must not be slowed.
     """
     hostkit = [_PYTHON, "-IB", str(paths.HOSTKIT)]
     passed_on = {key: value for key, value in environ.items() if _PASSED_ON.fullmatch(key)}
+    what = arguments[0] if arguments else ""
     properties = {
         "Type": "exec",
-        **(_WATCHER if arguments[:1] and arguments[0] in _WATCHERS else _WORKER | _bounds()),
+        **_treatment(what),
         "RuntimeMaxSec": str(runtime_max_s),
         # A switch that is killed is put right before its unit ends.
-        "TimeoutStopSec": "300" if arguments[:1] == ["switch"] else "30",
+        "TimeoutStopSec": "300" if what in _SWITCHING else "30",
         "KillMode": "mixed",
     }
     afterwards = [[*hostkit, "job", "record", name]]
-    if arguments[:1] == ["switch"]:
+    if what in _SWITCHING:
         # First: what it says is the last thing that a job which was killed is known by.
         afterwards.insert(0, [*hostkit, "settle"])
     environment = {"HOSTKIT_JOB": name, "MAX_JOBS": "1", **passed_on}
@@ -102,6 +107,12 @@ def command(
         *hostkit,
         *arguments,
     ]
+
+
+def _treatment(what: str) -> dict[str, str]:
+    if what in _WATCHERS:
+        return _WATCHER
+    return (_CLIENT if what == "load-test" else _WORKER) | _bounds()
 
 
 def _bounds() -> dict[str, str]:

@@ -179,6 +179,15 @@ def complete(server: Server, prompt: str, tokens: int, timeout_s: float = 600) -
     return found
 
 
+def count_tokens(server: Server, question: str) -> int:
+    """The tokens of a question as a chat's only message, its template's included."""
+    body = {"model": server.model, "messages": [{"role": "user", "content": question}]}
+    count = _post(server, "/tokenize", body, timeout_s=60).get("count")
+    if not isinstance(count, int):
+        raise NotAnswering(f"/tokenize says count {count!r}, expected a number")
+    return count
+
+
 def _post(server: Server, path: str, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     return _json(_get(server, path, timeout_s, json.dumps(body).encode()))
 
@@ -197,7 +206,7 @@ def _get(server: Server, path: str, timeout_s: float, data: bytes | None = None)
     request = urllib.request.Request(server.url + path, data)
     request.add_header("Content-Type", "application/json")
     try:
-        request.add_header("Authorization", f"Bearer {_api_key(server.pid)}")
+        request.add_header("Authorization", f"Bearer {api_key(server.pid)}")
         with _opener.open(request, timeout=timeout_s) as response:
             return str(response.read().decode("utf-8"))
     except urllib.error.HTTPError as error:
@@ -207,7 +216,7 @@ def _get(server: Server, path: str, timeout_s: float, data: bytes | None = None)
         raise NotAnswering(f"{path} did not answer: {error}") from None
 
 
-def _api_key(pid: int) -> str:
+def api_key(pid: int) -> str:
     """The key that this process was started with: the file may hold the next one already."""
     environment = (units.PROC / str(pid) / "environ").read_bytes().decode(errors="replace")
     match = _KEY.search(environment.replace("\0", "\n"))

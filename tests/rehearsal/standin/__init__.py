@@ -73,6 +73,7 @@ def wheel(version: str) -> tuple[str, bytes]:
         f"__version_tuple__ = version_tuple = ({numbers})\n",
         "vllm/_custom_ops.py": "",
         "vllm/standin.py": _SOURCE.read_text(encoding="utf-8"),
+        "vllm/bench.py": _SOURCE.with_name("bench.py").read_text(encoding="utf-8"),
         "vllm/flags.py": f"MORE_FLAGS = {VERSIONS[version]!r}\n",
         "vllm/entrypoints/__init__.py": "",
         "vllm/entrypoints/cli/__init__.py": "",

@@ -206,6 +206,9 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"{}")
         if not self.allowed():
             return
+        if self.path == "/tokenize":
+            self.reply(200, {"count": len(body["messages"][-1]["content"].split())})
+            return
         if self.path not in ("/v1/completions", "/v1/chat/completions"):
             self.reply(404, {"detail": "Not Found"})
             return
@@ -291,13 +294,17 @@ def serve(config: dict[str, Any], version: str) -> int:
 
 
 def main() -> int:
-    """`vllm --version`, `vllm serve --config FILE`."""
+    """`vllm --version`, `vllm serve --config FILE`, `vllm bench serve …`."""
     import importlib.metadata
 
     version = importlib.metadata.version("vllm")
     if sys.argv[1:] == ["--version"]:
         print(version)
         return 0
+    if sys.argv[1:3] == ["bench", "serve"]:
+        from vllm import bench
+
+        return int(bench.main(sys.argv[3:]))
     if sys.argv[1:3] != ["serve", "--config"] or len(sys.argv) != 4:
         print("vllm: error: the stand-in knows: vllm serve --config FILE", file=sys.stderr)
         return 2

@@ -1,0 +1,28 @@
+"""The settings of a load test, a part of `Settings`."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, field_validator
+
+Kind = Literal["synthetic", "real"]
+Length = Literal["short", "long", "mixed"]
+
+
+class LoadTestSettings(BaseModel):
+    """What tasks/load_test.py asks, and how much worse it may come out."""
+
+    load_test_concurrency: list[Annotated[int, Field(ge=1, le=512)]]
+    load_test_prompts: list[Kind]
+    load_test_lengths: list[Length]
+    load_test_rounds: Annotated[int, Field(ge=1, le=100)]
+    load_test_answer: Annotated[int, Field(ge=2, le=4096)]
+    load_test_minutes: Annotated[int, Field(ge=1, le=1440)]
+    load_test_tolerance: Annotated[int, Field(ge=1, le=100)]
+    load_test_baseline: Literal["last", "new"]
+
+    @field_validator("load_test_concurrency", "load_test_prompts", "load_test_lengths")
+    @classmethod
+    def _each_once(cls, value: list[int | str]) -> list[int | str]:
+        if len(set(value)) != len(value):
+            raise ValueError("names one of them twice")
+        return value

@@ -1,0 +1,91 @@
+"""Load tests: carried out on the host, judged and kept on this machine."""
+
+import datetime
+import json
+from collections.abc import Generator
+from typing import Any
+
+from pyinfra import host, logger, state
+from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
+
+from tasks.shared import switches
+from tasks.shared.facts.hostkit import HostkitProblems
+from tasks.shared.facts.load_test import LoadTestOutlook, LoadTestResult
+from tasks.shared.load_tests import kept, show
+from tasks.shared.load_tests.choices import LoadTestSettings
+from tasks.shared.load_tests.compare import compare
+from tasks.shared.load_tests.plan import describe, estimate_s, plan
+from tasks.shared.operations.common import Commands, refuse
+from tasks.shared.operations.jobs import run_job
+
+JOB = "load-test"
+ORDERS = "/run/vllm/load-test"
+
+_shown: set[str] = set()
+
+
+@operation(is_idempotent=False)
+def measured(settings: LoadTestSettings, wait_s: int) -> Commands:
+    """Measure the server, keep the result, and fail when it is worse than the last good one.
+
+    + settings: what is asked, and how much worse it may come out
+    + wait_s: how long to wait for a busy server to become idle
+
+    load_test.measured(name="Measure the server", settings=settings, wait_s=0)
+    """
+    present = host.get_fact(LoadTestOutlook)
+    if not present.generation:
+        yield from refuse(f"not tested: {present.why_not}")
+        return
+    try:
+        last = kept.last_good(host.name)
+    except ValueError as error:
+        yield from refuse(str(error))
+        return
+    made = plan(settings, present)
+    if host.name not in _shown:
+        _shown.add(host.name)
+        estimate = estimate_s(made.runs, last["rows"] if last else [])
+        for line in describe(made, estimate, settings.load_test_minutes):
+            host.log(line)
+    if not made.runs:
+        yield from refuse("not tested: nothing is left to measure, see above")
+        return
+    if present.why_not and not state.is_executing:
+        host.log_styled(present.why_not, fg="yellow", log_func=logger.warning)
+    identity = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    order = f"{ORDERS}/{identity}.json"
+    content = json.dumps(made.order(identity, switches.operator(), settings, wait_s))
+    script = f"umask 022 && mkdir -p {ORDERS} && rm -f {ORDERS}/*.json && cat > {order}"
+    yield StringCommand("sh -c", QuoteString(script), _stdin=[content])
+    yield from run_job(JOB, "load-test", "run", order)
+    yield from _judged(host.get_fact(LoadTestResult), last, settings, identity)
+
+
+def _judged(
+    found: dict[str, Any],
+    last: dict[str, Any] | None,
+    settings: LoadTestSettings,
+    identity: str,
+) -> Generator[FunctionCommand, None, None]:
+    """Keep and show a result; fail with what is worse than it was."""
+    if found["order"]["id"] != identity:
+        host.log(
+            f"this is the test that {found['order']['by']} had begun before, its plan included"
+        )
+    at = datetime.datetime.fromtimestamp(found["began"], datetime.UTC)
+    now = found | {"host": host.name, "at": at.strftime("%Y-%m-%d %H:%M UTC")}
+    before = None if settings.load_test_baseline == "new" else last
+    comparison = compare(now, before, settings.load_test_tolerance)
+    now["verdict"] = "worse" if comparison.problems else "in order"
+    file = kept.save(host.name, now | {"problems": comparison.problems})
+    show.picture(now, before, file.with_suffix(".svg"))
+    for line in [*show.table(now, before, comparison), *comparison.basis]:
+        host.log(line)
+    host.log(f"kept in {file}, the picture in {file.with_suffix('.svg')}")
+    left = host.get_fact(HostkitProblems, question=["load-test", "left"])
+    problems = [*comparison.problems, *left]
+    for line in problems[:-1]:
+        host.log_styled(line, fg="red", log_func=logger.error)
+    if problems:
+        yield from refuse(problems[-1])

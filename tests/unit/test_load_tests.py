@@ -1,0 +1,182 @@
+"""What a load test asks, and how its result is judged."""
+
+import copy
+
+import pytest
+
+from tasks.shared.load_tests import compare, kept, plan, show
+from tasks.shared.load_tests.hosts import Outlook
+
+PRODUCTION = Outlook(
+    generation=3, max_model_len=65536, max_num_seqs=16, kv_tokens=293_000, hardware=["RTX 5070"]
+)
+
+
+def by_name(made):
+    return {run.name: run for run in made.runs}
+
+
+def test_the_profile_is_measured_with_every_kind_length_and_number_at_once(make):
+    made = plan.plan(make(), PRODUCTION)
+    runs = by_name(made)
+    assert len(runs) == 3 * 2 * 3
+    assert runs["real, long, 16 in parallel"].tokens == (16_000,) * 48
+    assert runs["synthetic, short, 1 in parallel"].tokens == (512,) * 4
+    mixed = runs["real, mixed, 8 in parallel"].tokens
+    assert (min(mixed), max(mixed), len(set(mixed))) == (64, 16_000, 24)
+    assert made.cut == ()
+
+
+def test_prompts_are_cut_to_the_models_length(make):
+    made = plan.plan(make(), PRODUCTION.model_copy(update={"max_model_len": 2048}))
+    runs = by_name(made)
+    assert max(runs["real, long, 8 in parallel"].tokens) == 2048 - 256 - plan.ROOM
+    assert max(runs["real, short, 8 in parallel"].tokens) == 512
+    assert "at most 1,760 instead of 16,000 tokens (model 2,048" in made.cut[0]
+
+
+def test_prompts_at_once_are_cut_to_the_kv_pool(make):
+    made = plan.plan(make(), PRODUCTION.model_copy(update={"kv_tokens": 100_000}))
+    runs = by_name(made)
+    assert max(runs["real, long, 1 in parallel"].tokens) == 16_000
+    assert max(runs["real, long, 16 in parallel"].tokens) == 5625 - 256
+
+
+def test_more_at_once_than_the_server_works_on_is_left_out_and_said(make):
+    made = plan.plan(make(), PRODUCTION.model_copy(update={"max_num_seqs": 8}))
+    assert {run.concurrency for run in made.runs} == {1, 8}
+    assert made.cut == ("16 in parallel: the server works on 8 at a time",)
+
+
+def test_two_plans_ask_for_the_same(make):
+    assert plan.plan(make(), PRODUCTION) == plan.plan(make(), PRODUCTION)
+
+
+def test_the_estimate_is_what_the_same_runs_took_and_none_without_them(make):
+    runs = plan.plan(make(), PRODUCTION).runs
+    rows = [{"name": run.name, "took_s": 30.0} for run in runs]
+    assert plan.estimate_s(runs, rows) == 18 * 30
+    assert plan.estimate_s(runs, rows[1:]) is None
+
+
+def test_a_setting_that_names_one_twice_is_refused(make):
+    assert make(load_test_concurrency=[1, 2])
+    with pytest.raises(ValueError, match="names one of them twice"):
+        make(load_test_concurrency=[1, 1])
+
+
+def result(**figures):
+    told = {"answer_tokens_per_s": 100.0, "first_token_p50_ms": 500.0, "token_p50_ms": 20.0}
+    return {
+        "at": "2026-10-18 12:00 UTC",
+        "host": "gpu",
+        "digest": "aaaaaaaaaaaa",
+        "hardware": ["2 x RTX 5070"],
+        "versions": {"driver": "580.1"},
+        "not_run": [],
+        "rows": [
+            {
+                "name": "real, short, 8 in parallel",
+                "asked": {"tokens": [512]},
+                "completed": 24,
+                "failed": 0,
+                "figures": told | figures,
+            }
+        ],
+    }
+
+
+def test_an_unchanged_server_is_in_order():
+    found = compare.compare(result(), result(), 15)
+    assert found.problems == ()
+    assert found.basis == ("compared with the test of 2026-10-18 12:00 UTC, the same generation",)
+
+
+@pytest.mark.parametrize(
+    ("figure", "fails", "passes"),
+    [
+        ("answer_tokens_per_s", 86.0, 88.0),
+        ("first_token_p50_ms", 580.0, 570.0),
+        ("token_p50_ms", 23.1, 22.9),
+    ],
+)
+def test_each_figure_fails_beyond_the_tolerance_and_not_before(figure, fails, passes):
+    assert compare.compare(result(**{figure: passes}), result(), 15).problems == ()
+    (problem,) = compare.compare(result(**{figure: fails}), result(), 15).problems
+    assert problem.startswith("real, short, 8 in parallel: ")
+    assert "% worse, 15 % are tolerated (load_test_tolerance)" in problem
+
+
+def test_a_difference_within_the_noise_of_a_short_time_is_none():
+    before = result(first_token_p50_ms=30.0)
+    assert compare.compare(result(first_token_p50_ms=50.0), before, 15).problems == ()
+    assert compare.compare(result(first_token_p50_ms=51.0), before, 15).problems != ()
+
+
+def test_a_faster_server_is_no_problem():
+    found = compare.compare(result(answer_tokens_per_s=200.0), result(), 15)
+    assert found.problems == ()
+    assert found.changes["real, short, 8 in parallel", "answer_tokens_per_s"] == -50
+
+
+def test_failed_requests_are_a_problem_without_any_earlier_result():
+    now = result()
+    now["rows"][0] |= {"failed": 3, "completed": 21, "error": "Bad Request"}
+    found = compare.compare(now, None, 15)
+    assert found.problems == ("real, short, 8 in parallel: 3 of 24 requests failed: Bad Request",)
+    assert found.basis == ("no earlier result of this host to compare with",)
+
+
+def test_runs_that_were_not_made_are_a_problem():
+    now = result() | {"not_run": ["real, long, 8 in parallel"]}
+    (problem,) = compare.compare(now, result(), 15).problems
+    assert problem.startswith("1 of 2 runs were made in the time allowed")
+
+
+def test_other_hardware_is_not_compared():
+    before = result(answer_tokens_per_s=1000.0) | {"hardware": ["H200"]}
+    found = compare.compare(result(), before, 15)
+    assert found.problems == ()
+    assert "the hardware was H200 and is 2 x RTX 5070" in found.basis[0]
+
+
+def test_another_generation_driver_or_question_is_said():
+    before = result() | {"digest": "bbbbbbbbbbbb", "versions": {"driver": "570.0"}}
+    before["rows"] = copy.deepcopy(before["rows"])
+    before["rows"][0]["asked"] = {"tokens": [256]}
+    found = compare.compare(result(answer_tokens_per_s=1.0), before, 15)
+    assert found.problems == ()
+    assert found.basis[0].endswith("another generation (bbbbbbbbbbbb)")
+    assert found.basis[1] == "driver was 570.0 and is 580.1"
+    assert found.basis[2].endswith("in the same way before: real, short, 8 in parallel")
+
+
+def test_the_newest_result_in_order_is_what_is_compared_with(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert kept.last_good("gpu/1") is None
+    for identity, verdict in (("1", "in order"), ("2", "in order"), ("3", "worse")):
+        kept.save("gpu/1", {"order": {"id": identity}, "verdict": verdict})
+    found = kept.last_good("gpu/1")
+    assert found is not None
+    assert found["order"]["id"] == "2"
+    (kept.folder("gpu/1") / "4.json").write_text("{")
+    with pytest.raises(ValueError, match=r"4\.json is not a load test's result: remove it"):
+        kept.last_good("gpu/1")
+
+
+def test_the_table_shows_the_change_and_the_articles_figure():
+    now, before = result(answer_tokens_per_s=80.0), result()
+    lines = show.table(now, before, compare.compare(now, before, 15))
+    row = next(line for line in lines if line.strip().startswith("real, short, 8"))
+    assert row.split("  ")[-1].strip() == "352-392"
+    assert "80.00 (-25 %)" in row
+    assert "0.50 (same)" in row
+    assert lines[-1].startswith("article: ")
+
+
+def test_the_picture_needs_nothing_from_elsewhere(tmp_path):
+    show.picture(result(), result(), tmp_path / "x.svg")
+    text = (tmp_path / "x.svg").read_text()
+    assert "real, short, 8 in parallel" in text
+    assert 'xlink:href="http' not in text
+    assert "<script" not in text or "src=" not in text
