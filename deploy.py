@@ -14,6 +14,7 @@ if inspection.machine().has_systemd:
     local.include("tasks/build_vllm.py")
     local.include("tasks/model.py")
     local.include("tasks/service.py")
+    local.include("tasks/front_door.py")
     local.include("tasks/watch.py")
     local.include("tasks/metrics.py")
     local.include("tasks/verify.py")

@@ -56,6 +56,16 @@ api_key_file = "secrets/api_key"  # on this machine; made with a new key when it
 hf_token_file = None  # on this machine, 0600; only for a gated repository
 hf_endpoint = None  # another server that speaks Hugging Face's protocol, a mirror for example
 
+# --- Front door: nginx with TLS for those who serve others, and only what the key protects --------
+front_door = False  # on: listen_address has to be 127.0.0.1
+front_door_address = "0.0.0.0"  # "::": IPv4 and IPv6
+front_door_port = 443
+# A PEM file on the host with its chain, or "self-signed": made there, given to every client by you.
+front_door_certificate = None
+front_door_certificate_key = None  # its key on the host; None with "self-signed"
+front_door_names = []  # what clients call this host, for "self-signed": ["gpu.lan", "192.168.1.5"]
+front_door_max_body_mb = 64  # of one request: images are large
+
 # --- KV cache -------------------------------------------------------------------------------------
 kv_cache_dtype = "turboquant_4bit_nc"
 turboquant_decode = "fused"  # fused: ours, 7 times as fast from 16K tokens on | stock: vLLM's

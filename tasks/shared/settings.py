@@ -28,6 +28,7 @@ from tasks.shared import (
     credentials,
     decode,
     formats,
+    front_door,
     metrics,
     models,
     network,
@@ -87,6 +88,14 @@ class Settings(LoadTestSettings):
     api_key_file: Line
     hf_token_file: Line | None
     hf_endpoint: WebAddress | None
+
+    front_door: bool
+    front_door_address: Annotated[str, AfterValidator(texts.ip_address)]
+    front_door_port: Annotated[int, Field(ge=1, le=65535)]
+    front_door_certificate: Annotated[str, AfterValidator(front_door.certificate)] | None
+    front_door_certificate_key: AbsolutePath | None
+    front_door_names: list[Annotated[str, AfterValidator(front_door.name)]]
+    front_door_max_body_mb: Count
 
     kv_cache_dtype: Line
     turboquant_decode: Literal["fused", "stock"]
@@ -222,6 +231,7 @@ class Settings(LoadTestSettings):
                 "signed with NVIDIA's key, see tasks/shared/cuda.py"
             )
         start_limit.check(self)
+        front_door.check(self)
         metrics.check(self)
         decode.check(self)
         patches.check(self)
@@ -272,7 +282,7 @@ class Settings(LoadTestSettings):
     @property
     def ports(self) -> dict[int, str]:
         """The ports that something of ours listens on, and the setting that decides each."""
-        return {self.port: "port", **metrics.ports(self)}
+        return {self.port: "port", **front_door.ports(self), **metrics.ports(self)}
 
     @property
     def model_dir(self) -> str:

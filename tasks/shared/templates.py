@@ -4,7 +4,7 @@ from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tasks.shared import metrics, serving, start_limit, trees
+from tasks.shared import front_door, metrics, serving, start_limit, trees
 from tasks.shared.settings import Settings
 
 
@@ -34,10 +34,17 @@ def unit(settings: Settings) -> str:
 
 def windows_script(settings: Settings, distribution: str) -> str:
     """The text of windows.ps1; `distribution` is this one's name in Windows, "" for its default."""
+    address, port = front_door.reached_at(settings)
     return (
         _environment()
         .get_template("windows.ps1.j2")
-        .render(settings=settings, distribution=distribution)
+        .render(
+            settings=settings,
+            distribution=distribution,
+            address=address,
+            port=port,
+            lets_others_in=address not in front_door.LOOPBACK,
+        )
     )
 
 
@@ -84,3 +91,15 @@ def metrics_unit(settings: Settings, hostkit_digest: str) -> str:
     """The text of vllm-metrics.service."""
     template = _environment().get_template("vllm-metrics.service.j2")
     return template.render(settings=settings, hostkit_digest=hostkit_digest)
+
+
+def front_door_config(settings: Settings) -> str:
+    """The front door's nginx.conf."""
+    values = front_door.config_values(settings)
+    return _environment().get_template("front-door.conf.j2").render(values)
+
+
+def front_door_unit(settings: Settings) -> str:
+    """The text of vllm-front-door.service."""
+    values = front_door.unit_values(settings)
+    return _environment().get_template("vllm-front-door.service.j2").render(values)

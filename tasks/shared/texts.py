@@ -3,6 +3,7 @@
 Each returns the text or raises ValueError.
 """
 
+import ipaddress
 import re
 from pathlib import PurePosixPath
 
@@ -45,3 +46,12 @@ def file_name(text: str) -> str:
     if "/" in text or text in ("", ".", ".."):
         raise ValueError("must be a name without a slash")
     return one_line(text)
+
+
+def ip_address(text: str) -> str:
+    """An IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise ValueError("must be an IP address; 0.0.0.0 is all of them") from None
+    return text

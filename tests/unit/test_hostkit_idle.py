@@ -55,6 +55,7 @@ def one(monkeypatch):
     monkeypatch.setattr(units, "show", lambda *_names: {"ActiveState": "active"})
     monkeypatch.setattr(server, "find", lambda: found)
     monkeypatch.setattr(connections, "clients", lambda _port: [])
+    monkeypatch.setattr(units, "ports", lambda _unit: [])
     monkeypatch.setattr(server, "requests_in_flight", lambda _server: 0)
     return monkeypatch
 
@@ -109,6 +110,13 @@ def test_anothers_connection_is_seen_before_it_is_accepted(connected, monkeypatc
     assert connections.clients(port) == [Client("127.0.0.1", from_port, os.getpid())]
 
 
+def test_who_is_connected_through_the_front_door_is_a_user_and_nginx_is_none(monkeypatch):
+    here, there = Client("10.0.0.7", 1, 0), Client("10.0.0.8", 2, 0)
+    monkeypatch.setattr(units, "ports", lambda unit: {connections.FRONT_DOOR: [443]}[unit])
+    monkeypatch.setattr(connections, "clients", lambda port: {8000: [here], 443: [there]}[port])
+    assert connections.users(8000) == [here, there]
+
+
 V6 = (
     "  sl  local_address remote_address st\n"
     "   0: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000700000A:C350 01 "
@@ -129,12 +137,13 @@ def test_a_client_over_ipv6_sockets_has_its_ipv4_address(tmp_path, monkeypatch):
     ("groups", "own"),
     [
         ("0::/system.slice/prometheus.service\n", True),
+        ("0::/system.slice/vllm-front-door.service\n", True),
         ("1:name=systemd:/system.slice/vllm-job-switch-2.service\n", True),
         ("0::/user.slice/session-1.scope\n", False),
         ("0::/system.slice/open-webui.service\n", False),
     ],
 )
-def test_monitoring_is_no_client(tmp_path, monkeypatch, groups, own):
+def test_monitoring_and_the_front_door_are_no_clients(tmp_path, monkeypatch, groups, own):
     (tmp_path / "7").mkdir()
     (tmp_path / "7/cgroup").write_text(groups)
     monkeypatch.setattr(units, "PROC", tmp_path)

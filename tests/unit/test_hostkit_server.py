@@ -151,3 +151,10 @@ def test_a_port_that_nobody_listens_on_is_free():
     """8002 has an established connection, and nobody who listens."""
     assert units.listeners(8002) == set()
     server.require_port(8002)
+
+
+@pytest.mark.usefixtures("proc")
+def test_the_ports_of_a_unit_are_those_that_its_processes_listen_on():
+    assert units.ports("vllm.service") == [8000]
+    assert units.ports("other.service") == [8001]
+    assert units.ports("absent.service") == []

@@ -11,7 +11,9 @@ from pathlib import Path
 from hostkit import units
 
 _ESTABLISHED = "01"
+FRONT_DOOR = "vllm-front-door.service"
 # They hold a connection open without anybody waiting for an answer: scraping, and our own programs.
+# The front door does for its clients, who are counted at its own port.
 _OWN_UNITS = re.compile(r"/(prometheus|vllm-)[^/]*\.service")
 
 
@@ -28,6 +30,11 @@ class Client:
             return self.address
         program = units.command_line(self.pid).split(" ")[0].rsplit("/", 1)[-1]
         return f"process {self.pid} ({program or '?'}) on this host"
+
+
+def users(port: int) -> list[Client]:
+    """Who is connected to the server at this port, also through the front door."""
+    return [client for each in (port, *units.ports(FRONT_DOOR)) for client in clients(each)]
 
 
 def clients(port: int) -> list[Client]:

@@ -31,11 +31,11 @@ def busy() -> str | None:
 
 def _staying(port: int) -> list[connections.Client]:
     """The clients that are there in two looks: one that is just going is no user."""
-    first = connections.clients(port)
+    first = connections.users(port)
     if not first:
         return []
     time.sleep(LOOK_AGAIN_S)
-    again = {(client.address, client.port) for client in connections.clients(port)}
+    again = {(client.address, client.port) for client in connections.users(port)}
     return [client for client in first if (client.address, client.port) in again]
 
 

@@ -118,6 +118,12 @@ def listeners(port: int) -> set[int]:
     return {pid for pid in pids() if wanted & _open_files(pid)} if wanted else set()
 
 
+def ports(unit: str) -> list[int]:
+    """The TCP ports that processes of a unit listen on; none for a unit that does not run."""
+    own: set[str] = set().union(*(_open_files(pid) for pid in processes_of(unit)))
+    return sorted({_port(row) for row in _all_listening() if f"socket:[{row[9]}]" in own})
+
+
 def listener_uids(port: int) -> set[int]:
     """The users who listen on a TCP port, on any address; everybody may ask this."""
     return {int(fields[7]) for fields in _listening(port)}
@@ -150,12 +156,16 @@ def owner(inode: str) -> int:
 
 def _listening(port: int) -> list[list[str]]:
     """The rows of the kernel's tables for sockets that listen on this port."""
-    return [
-        fields
-        for table in ("tcp", "tcp6")
-        for fields in socket_table(PROC / "net" / table)
-        if fields[3] == _LISTEN and int(fields[1].rsplit(":", 1)[1], 16) == port
-    ]
+    return [row for row in _all_listening() if _port(row) == port]
+
+
+def _all_listening() -> list[list[str]]:
+    tables = (PROC / "net" / name for name in ("tcp", "tcp6"))
+    return [row for table in tables for row in socket_table(table) if row[3] == _LISTEN]
+
+
+def _port(row: list[str]) -> int:
+    return int(row[1].rsplit(":", 1)[1], 16)
 
 
 def socket_table(path: Path) -> list[list[str]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tasks.shared import windows, wslconf
+from tasks.shared import front_door, windows, wslconf
 from tasks.shared.facts.machine import Machine
 from tasks.shared.host_checks.findings import (
     Finding,
@@ -224,7 +224,9 @@ def _network(settings: "Settings", values: dict[str, str]) -> Iterator[Finding]:
         yield warning(
             "network", f"networkingMode={mode}", wanted, f"write it, then {RESTART}", TASK
         )
-    elif settings.listen_address not in ("127.0.0.1", "::1", "localhost"):
-        yield ok("network", f"{mode}: {windows.SCRIPT} lets the LAN in")
+        return
+    address, port = front_door.reached_at(settings)
+    if address in front_door.LOOPBACK:
+        yield ok("network", f"{mode}; the server listens on {address} only")
     else:
-        yield ok("network", f"{mode}; the server listens on {settings.listen_address} only")
+        yield ok("network", f"{mode}: {windows.SCRIPT} lets the LAN in at port {port}")

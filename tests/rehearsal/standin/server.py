@@ -27,7 +27,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -116,8 +116,14 @@ class Requests:
         self.slots = threading.Semaphore(slots)
         self.running = self.waiting = self.finished = self.prompt = self.generated = 0
 
-    def work(self, prompt_tokens: int, tokens: int) -> None:
-        """Take a slot and spend the time of an answer of that many tokens."""
+    def work(
+        self,
+        prompt_tokens: int,
+        tokens: int,
+        token_s: float = TOKEN_S,
+        tell: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Take a slot and spend the time of an answer of that many tokens; `tell` of each."""
         with self.lock:
             self.waiting += 1
         with self.slots:
@@ -128,10 +134,11 @@ class Requests:
             try:
                 while "stuck" in FAULTS:
                     time.sleep(1)
-                for _ in range(tokens):
-                    time.sleep(TOKEN_S)
+                for number in range(tokens):
+                    time.sleep(token_s)
                     with self.lock:
                         self.generated += 1
+                    tell(number)
             finally:
                 with self.lock:
                     self.running -= 1
@@ -160,7 +167,7 @@ def answer_to(question: str) -> str:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """vLLM's paths; those below /v1 want the API key."""
+    """vLLM's paths. Those below /v1 want the API key; all that begins with /metrics is metrics."""
 
     protocol_version = "HTTP/1.1"
     config: dict[str, Any]
@@ -177,6 +184,25 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+    def stream(self, prompt_tokens: int, tokens: int, token_s: float) -> None:
+        """An answer in pieces, one a token, as they are made."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+
+        def piece(text: str) -> None:
+            event = f"data: {text}\n\n"
+            self.wfile.write(f"{len(event):x}\r\n{event}\r\n".encode())
+            self.wfile.flush()
+
+        def token(number: int) -> None:
+            piece(f'{{"token": {number}}}')
+
+        self.requests.work(prompt_tokens, tokens, token_s, token)
+        piece("[DONE]")
+        self.wfile.write(b"0\r\n\r\n")
 
     def allowed(self) -> bool:
         key = os.environ.get("VLLM_API_KEY")
@@ -195,10 +221,10 @@ class Handler(BaseHTTPRequestHandler):
         }
         if not self.allowed():
             return
-        if self.path not in pages:
+        if self.path.startswith("/metrics"):
+            self.reply(200, pages["/metrics"], "text/plain; version=0.0.4")
+        elif self.path not in pages:
             self.reply(404, {"detail": "Not Found"})
-        elif self.path == "/metrics":
-            self.reply(200, pages[self.path], "text/plain; version=0.0.4")
         else:
             self.reply(200, pages[self.path])
 
@@ -209,7 +235,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/tokenize":
             self.reply(200, {"count": len(body["messages"][-1]["content"].split())})
             return
-        if self.path not in ("/v1/completions", "/v1/chat/completions"):
+        if self.path not in ("/v1/completions", "/v1/chat/completions", "/invocations"):
             self.reply(404, {"detail": "Not Found"})
             return
         chat = self.path.endswith("/chat/completions")
@@ -218,6 +244,9 @@ class Handler(BaseHTTPRequestHandler):
         words = len(text.split())
         tokens = body.get("max_tokens", 16) if body.get("ignore_eos") else words
         tokens = min(tokens, body.get("max_tokens", tokens))
+        if body.get("stream"):
+            self.stream(len(str(prompt).split()), tokens, body.get("token_s", TOKEN_S))
+            return
         self.requests.work(len(str(prompt).split()), tokens)
         if "wrong" in FAULTS:
             text = "as it were " * 8
