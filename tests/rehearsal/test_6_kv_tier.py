@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.unit.test_hostkit_prune import LAYOUT, UNUSED
+from tests.unit.kv_tier import LAYOUT, UNUSED
 
 from . import deploys
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_hostkit_prune import UNUSED
+from tests.unit.kv_tier import UNUSED
 
 from . import deploys
 

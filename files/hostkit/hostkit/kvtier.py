@@ -12,6 +12,7 @@ import re
 import stat
 import threading
 import time
+from array import array
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -45,7 +46,7 @@ class Judge:
 
     def __init__(self, temporary_before: float, minute: int = 0, bytes_of_it: int = 0) -> None:
         self._temporary_before = temporary_before
-        self._minute = minute
+        self.minute = minute
         self._left = bytes_of_it
         self._lock = threading.Lock()
 
@@ -53,8 +54,8 @@ class Judge:
         return written < self._temporary_before
 
     def takes_block(self, minute: int, size: int) -> bool:
-        if minute != self._minute:
-            return minute < self._minute
+        if minute != self.minute:
+            return minute < self.minute
         with self._lock:
             taken = self._left > 0
             if taken:
@@ -87,6 +88,44 @@ class Tally:
         self.removed_bytes += earlier.removed_bytes
         self.removed_folders += earlier.removed_folders
 
+    def without(self, later: "Tally", minute: int) -> "Tally":
+        """What stays after a later walk removed blocks up to `minute`; what both have removed."""
+        before = sum(size for used, size in self.minutes.items() if used < minute)
+        left = Counter({used: size for used, size in self.minutes.items() if used > minute})
+        of_it = self.minutes[minute] - (later.removed_bytes - before)
+        if of_it > 0:
+            left[minute] = min(of_it, self.minutes[minute])
+        files, size = self.files - later.removed_blocks, self.bytes - later.removed_bytes
+        rest = Tally(files=files, bytes=size, minutes=left)
+        rest.add_removed(self)
+        rest.add_removed(later)
+        return rest
+
+
+class Oldest:
+    """For each folder the last use of the oldest block in it, in 4 MiB however many there are.
+
+    Folders share a slot now and then: one may seem to hold an older block than it does, never a
+    younger one.
+    """
+
+    _SLOTS = 1 << 20
+    _NONE = 0xFFFFFFFF
+
+    def __init__(self) -> None:
+        self._minutes = array("I", [self._NONE]) * self._SLOTS
+        self._lock = threading.Lock()
+
+    def note(self, folder: str, minutes: Iterable[int]) -> None:
+        """Blocks that were last used then lie in the folder."""
+        slot = hash(folder) % self._SLOTS
+        with self._lock:
+            self._minutes[slot] = min((self._minutes[slot], *minutes))
+
+    def of(self, folder: str) -> int:
+        """No block in the folder was last used before this minute."""
+        return self._minutes[hash(folder) % self._SLOTS]
+
 
 def fingerprints(root: int) -> list[str]:
     """The names of the folders that a generation's tier has, or had, in the open root."""
@@ -101,26 +140,38 @@ def fingerprints(root: int) -> list[str]:
 class Walk:
     """Goes through fingerprints of one root. Without `remove` it counts what would go as gone.
 
-    Raises OutOfTime once the monotonic clock has passed `until`.
+    A first walk fills `oldest`; one that is `again` there passes by what has no block to remove,
+    and tells only of what it removed. Raises OutOfTime once the monotonic clock has passed `until`.
     """
 
-    def __init__(self, root: int, judge: Judge, *, remove: bool, until: float) -> None:
+    def __init__(
+        self,
+        root: int,
+        judge: Judge,
+        oldest: Oldest,
+        *,
+        remove: bool,
+        until: float,
+        again: bool = False,
+    ) -> None:
         self._root = root
         self._device = os.fstat(root).st_dev
         self._judge = judge
+        self._oldest = oldest
         self._remove = remove
         self._until = until
+        self._again = again
         self._now = time.time()
 
     def through(self, fingerprint: str) -> Tally:
-        return self._visit(self._root, fingerprint, depth=0)[0]
+        return self._visit(self._root, "", fingerprint, depth=0)[0]
 
-    def _visit(self, parent: int, name: str, depth: int) -> tuple[Tally, bool]:
+    def _visit(self, parent: int, above: str, name: str, depth: int) -> tuple[Tally, bool]:
         """A folder's tally, and whether the folder is still there."""
         if time.monotonic() > self._until:
             raise OutOfTime("it takes too long")
-        tally = Tally()
-        if depth > _DEEPEST:
+        tally, path = Tally(), f"{above}/{name}"
+        if depth > _DEEPEST or (self._again and self._oldest.of(path) > self._judge.minute):
             return tally, True
         try:
             folder = os.open(name, _FOLDER, dir_fd=parent)
@@ -133,7 +184,10 @@ class Walk:
             if info.st_dev != self._device:
                 return tally, True
             stays, below = self._look(folder, tally)
-            for found, there in self._below(folder, below, depth):
+            if not self._again:
+                # What lies deeper is asked of each folder by itself.
+                self._oldest.note(path, [0] if below else tally.minutes)
+            for found, there in self._below(folder, path, below, depth):
                 tally.add(found)
                 stays += there
         finally:
@@ -155,9 +209,11 @@ class Walk:
                     stays += self._stays(folder, entry, tally)
         return stays, below
 
-    def _below(self, folder: int, names: list[str], depth: int) -> Iterable[tuple[Tally, bool]]:
+    def _below(
+        self, folder: int, path: str, names: list[str], depth: int
+    ) -> Iterable[tuple[Tally, bool]]:
         def visit(name: str) -> tuple[Tally, bool]:
-            return self._visit(folder, name, depth + 1)
+            return self._visit(folder, path, name, depth + 1)
 
         if depth != _SPREAD_BELOW:
             return map(visit, names)
@@ -173,7 +229,7 @@ class Walk:
             info = entry.stat(follow_symlinks=False)
             if not stat.S_ISREG(info.st_mode):
                 return True
-            minute = int(info.st_mtime) // MINUTE
+            minute = max(0, int(info.st_mtime) // MINUTE)
             if is_temporary:
                 goes = self._judge.takes_temporary(info.st_mtime)
             else:

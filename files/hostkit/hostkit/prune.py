@@ -25,6 +25,7 @@ MARKER = ".vllm-kv-tier"
 # systemd ends what runs before a start after 90 s, and counts it as a failed start.
 BEFORE_START_S = 20
 _DAY = 86400
+_NEVER = float("-inf")
 
 LRU = "least recently used first"
 FIFO = "oldest first (FIFO: this vLLM leaves no trace of a use)"
@@ -130,13 +131,9 @@ def _pruned(
     root: int, tier: Tier, temporary_before: float, *, dry_run: bool, until: float
 ) -> Outcome:
     began = time.monotonic()
-
-    def walk(cut: Cut) -> Walk:
-        judge = Judge(temporary_before, cut.minute, cut.bytes_of_it)
-        return Walk(root, judge, remove=not dry_run, until=until)
-
+    oldest = kvtier.Oldest()
     names = kvtier.fingerprints(root)
-    first = walk(Cut())
+    first = Walk(root, Judge(temporary_before), oldest, remove=not dry_run, until=until)
     found = {name: first.through(name) for name in names}
     used = _in_use(names)
     unused = [name for name in names if name not in used]
@@ -144,11 +141,10 @@ def _pruned(
     need = quota.excess(total, _free(root), quota=tier.quota, min_free=tier.min_free)
     cuts = quota.cuts(need, _minutes(found, unused), _minutes(found, used))
     for cut, group in ((cuts[0], unused), (cuts[1], used)):
-        second = walk(cut)
+        judge = Judge(_NEVER, cut.minute, cut.bytes_of_it)
+        second = Walk(root, judge, oldest, remove=not dry_run, until=until, again=True)
         for name in group if cut != Cut() else ():
-            earlier, found[name] = found[name], second.through(name)
-            if not dry_run:
-                found[name].add_removed(earlier)
+            found[name] = found[name].without(second.through(name), cut.minute)
     return Outcome(
         tier,
         _sum(found.values()),
