@@ -100,6 +100,7 @@ force = "no"  # for one run: --data force=yes stops a server that is in use
 quality_check = True  # an upgrade asks questions with known answers, before and after
 plan = None  # for one run: --data plan=HASH refuses an upgrade that is not the one planned
 adopt = None  # for one run: the unit, or process, of a vLLM that ours takes over from
+bundle = None  # for one run of tasks/doctor.py: the .tar.gz to write for somebody who helps
 uninstall_also = []  # for one run: of user, packages, models, kv what else is removed
 rollback_to = None  # for one run: the generation to go back to; None: the one before
 canary = None  # the host that is restarted first, alone

@@ -3,20 +3,10 @@
 from pyinfra import host, logger
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import compat, guards, host_checks, inspection
-from tasks.shared.facts.access import AccessFact
-from tasks.shared.host_checks import access, findings
-from tasks.shared.settings import runs_through_sudo, settings
+from tasks.shared import guards, host_checks, inspection
+from tasks.shared.host_checks import findings
 
-own = settings()
-found: list[findings.Finding] = []
-if runs_through_sudo():
-    found += access.judge(host.get_fact(AccessFact, _sudo=False))
-# A sudo that is no good fails every question that is asked through it.
-if not host_checks.blocking(found, cures_follow=False):
-    found += host_checks.judge(inspection.machine(), own)
-found += [findings.warning("settings", text, "", "") for text in compat.warnings(own)]
-
+found = inspection.host_findings()
 alone = guards.runs_alone("tasks/check_host.py")
 for line, color in findings.table(found, with_ok=alone):
     host.log_styled(line, fg=color, log_func=logger.warning if color else logger.info)

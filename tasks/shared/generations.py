@@ -59,12 +59,19 @@ def wanted(
         "start_limit": needs.limit(settings),
         "environment": env,
     }
+    texts = {
+        "serve.yaml": serve_yaml,
+        "vllm.env": formats.env_file(env | {"GENERATION_DIGEST": digest}),
+        "vllm.service": unit,
+    }
+    # By these hostkit sees that one of them was edited since.
+    note["files"] = {
+        name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()
+    }
     return Generation(
         digest,
         {
-            "serve.yaml": serve_yaml,
-            "vllm.env": formats.env_file(env | {"GENERATION_DIGEST": digest}),
-            "vllm.service": unit,
+            **texts,
             "generation.json": json.dumps(note, indent=2) + "\n",
             "release": Link(f"{serving.RELEASES_DIR}/{release.name}"),
         },

@@ -20,6 +20,7 @@ import click
 import gevent
 from pyinfra import state
 from pyinfra.api import Config, Host, Inventory
+from pyinfra.api.state import StateStage
 
 OLDEST_PYTHON = (3, 11)
 NEWEST_PYTHON = (3, 13)
@@ -167,7 +168,12 @@ class PromptInput:
         self._stream = stream
 
     def readline(self, size: int = -1) -> str:
-        """Return the empty line of an Enter; anything else ends the run."""
+        """Return the empty line of an Enter; anything else ends the run.
+
+        Where nothing would be changed there is nothing to agree to, and nobody is waited for.
+        """
+        if plans_nothing():
+            return "\n"
         line = self._stream.readline(size) if self._stream else ""
         if not line:
             refuse("nobody answers the prompt: -y goes ahead unasked, --dry only shows the plan")
@@ -181,6 +187,26 @@ class PromptInput:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+_found_wanting: set[Host] = set()
+
+
+def end_with_failure(host: Host) -> None:
+    """Let the run end with exit status 1, once every other host has been looked at, too.
+
+    An exception would end it for all hosts at once.
+    """
+    _found_wanting.add(host)
+    state.failed_hosts.add(host)
+
+
+def plans_nothing() -> bool:
+    """Has every host been looked at, and is there nothing to do on any?"""
+    prepared = state.initialised and state.current_stage == StateStage.Prepare
+    if not prepared or state.failed_hosts - _found_wanting:
+        return False
+    return not state.get_op_order()  # type: ignore[no-untyped-call]
 
 
 def exit_interrupted(_signal: int, _frame: FrameType | None) -> NoReturn:

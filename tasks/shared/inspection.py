@@ -2,9 +2,11 @@
 
 from pyinfra import host
 
-from tasks.shared import serving
+from tasks.shared import compat, host_checks, serving
+from tasks.shared.facts.access import AccessFact
 from tasks.shared.facts.machine import Machine, MachineFact
-from tasks.shared.settings import settings
+from tasks.shared.host_checks import access, findings
+from tasks.shared.settings import runs_through_sudo, settings
 
 _found: dict[str, Machine] = {}
 
@@ -22,3 +24,15 @@ def machine() -> Machine:
             wsl2=own.wsl2,
         )
     return _found[host.name]
+
+
+def host_findings() -> list[findings.Finding]:
+    """All that a check of the host at hand says."""
+    own = settings()
+    found: list[findings.Finding] = []
+    if runs_through_sudo():
+        found += access.judge(host.get_fact(AccessFact, _sudo=False))
+    # A sudo that is no good fails every question that is asked through it.
+    if not host_checks.blocking(found, cures_follow=False):
+        found += host_checks.judge(machine(), own)
+    return [*found, *(findings.warning("settings", text, "", "") for text in compat.warnings(own))]

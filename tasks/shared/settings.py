@@ -127,6 +127,7 @@ class Settings(LoadTestSettings):
     plan: Line | None
     rollback_to: Count | None
     adopt: Line | None
+    bundle: Annotated[str, AfterValidator(texts.new_archive)] | None
     uninstall_also: list[Literal["user", "packages", "models", "kv"]]
     canary: Line | None
     rollout: list[list[Line]]

@@ -5,7 +5,7 @@ Each returns the text or raises ValueError.
 
 import ipaddress
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -46,6 +46,18 @@ def file_name(text: str) -> str:
     if "/" in text or text in ("", ".", ".."):
         raise ValueError("must be a name without a slash")
     return one_line(text)
+
+
+def new_archive(text: str) -> str:
+    """The path of a .tar.gz that is not there yet, in a folder that is."""
+    path = Path(one_line(text)).expanduser()
+    if not text.endswith(".tar.gz"):
+        raise ValueError("must end with .tar.gz")
+    if path.exists():
+        raise ValueError("is there already: name another file")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent}")
+    return text
 
 
 def ip_address(text: str) -> str:

@@ -18,6 +18,7 @@ MODULES = {
     "check-model": "weights",
     "check-release": "release",
     "check-switch": "switch",
+    "doctor": "doctor",
     "failures": "failures",
     "fetch-model": "fetch",
     "figures": "exporter",

@@ -20,17 +20,17 @@ def gather(invocation: str, generation: int | None) -> dict[str, str]:
         "journal.log": lambda: "\n".join(units.journal(invocation, LINES)),
         "kernel.log": lambda: "\n".join(kernel_lines()),
         "nvidia-smi.txt": lambda: gpus.smi(),
-        "memory.txt": lambda: Path("/proc/meminfo").read_text() + _run("df", "-h"),
-        "unit.txt": lambda: _run("systemctl", "show", paths.UNIT),
+        "memory.txt": lambda: Path("/proc/meminfo").read_text() + output("df", "-h"),
+        "unit.txt": lambda: output("systemctl", "show", paths.UNIT),
         "manifest.json": lambda: (release / "manifest.json").read_text("utf-8"),
     }
     secrets = known_secrets()
-    return {name: redacted(_text(source)[-BYTES:], secrets) for name, source in sources.items()}
+    return {name: redacted(text(source)[-BYTES:], secrets) for name, source in sources.items()}
 
 
 def kernel_lines() -> list[str]:
     """The last lines of the kernel's log: an out-of-memory kill, a GPU that fell off."""
-    return _run("dmesg", "--kernel", "--time-format=iso").splitlines()[-500:]
+    return output("dmesg", "--kernel", "--time-format=iso").splitlines()[-500:]
 
 
 def known_secrets() -> list[str]:
@@ -52,14 +52,15 @@ def redacted(text: str, secrets: Sequence[str]) -> str:
     return _BEARER.sub(r"\1 [secret]", text)
 
 
-def _text(source: Callable[[], str]) -> str:
+def text(source: Callable[[], str]) -> str:
+    """What a source says; why not, when it cannot."""
     try:
         return source()
-    except (Failure, OSError) as error:
+    except (Failure, OSError, ValueError) as error:
         return f"not available: {error}\n"
 
 
-def _run(*command: str) -> str:
+def output(*command: str) -> str:
     """What a program prints, whatever its exit status, within ten seconds."""
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False

@@ -87,6 +87,11 @@ def latest() -> dict[str, Any] | None:
     return _read(folders[-1]) if folders else None
 
 
+def all_kept() -> list[dict[str, Any]]:
+    """The reports of all series on the disk, oldest first."""
+    return [report for report in map(_read, _folders()) if report is not None]
+
+
 def to_show() -> dict[str, Any] | None:
     """The newest failure while nobody can have missed it: see `seen`."""
     found = latest()
@@ -241,7 +246,7 @@ def _mark_seen() -> int:
 
 
 def _list() -> int:
-    for report in filter(None, map(_read, _folders())):
+    for report in all_kept():
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(report["at"]))
         times = 1 + len(report["later"])
         count = "once" if times == 1 else f"{times} times until it served again"

@@ -4,7 +4,7 @@ import csv
 import hashlib
 import os
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,8 +69,8 @@ class Altered:
     digest: str
 
 
-def altered(venv: Path) -> list[Altered]:
-    """All installed files that differ from their RECORD.
+def altered(venv: Path, among: Callable[[str], bool] = lambda _path: True) -> list[Altered]:
+    """All installed files that differ from their RECORD, of those that `among` names.
 
     A file that several distributions bring is right when it is as one of them says.
     """
@@ -80,7 +80,7 @@ def altered(venv: Path) -> list[Altered]:
     for info in sorted(site.glob("*.dist-info")):
         with (info / "RECORD").open(encoding="utf-8", newline="") as file:
             for path, digest, *_ in (row for row in csv.reader(file) if row):
-                if digest:
+                if digest and among(path):
                     stated.setdefault(path, set()).add(digest)
                     owner[path] = info.name
     found = []

@@ -3,7 +3,7 @@
 import os
 import resource
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,19 @@ def free_gpus(needs: Mapping[str, Any], visible: str | None) -> None:
 
 def no_orphans(own: int) -> None:
     """No process of an earlier server is left: it may hold GPU memory and shared memory."""
+    for pid, command in servers():
+        if pid != own:
+            raise Failure(f"process {pid} of an earlier server is left: {command[:100]}")
+
+
+def servers() -> Iterator[tuple[int, str]]:
+    """The service user's processes that belong to a server, whichever: number, command line."""
     uid = sweep.service_uid()
     for pid in units.pids():
-        if pid != own and units.real_uid(pid) == uid and uid is not None:
+        if uid is not None and units.real_uid(pid) == uid:
             command = units.command_line(pid)
             if command.startswith("VLLM::") or f"{paths.RELEASES}/" in command:
-                raise Failure(f"process {pid} of an earlier server is left: {command[:100]}")
+                yield pid, command
 
 
 def free_port(port: int) -> None:

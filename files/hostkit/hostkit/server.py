@@ -80,9 +80,9 @@ def probe(server: Server, timeout_s: float = 120) -> None:
 
     /health alone says 200 while the engine hangs or crashes on its first request.
     """
-    version = _json(_get(server, "/version", timeout_s)).get("version")
-    if version != server.version:
-        raise NotAnswering(f"the server says version {version}, the release is {server.version}")
+    said = version(server, timeout_s)
+    if said != server.version:
+        raise NotAnswering(f"the server says version {said}, the release is {server.version}")
     body = {
         "model": server.model,
         "prompt": "One, two, three,",
@@ -95,6 +95,11 @@ def probe(server: Server, timeout_s: float = 120) -> None:
     tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
     if tokens != PROBE_TOKENS:
         raise NotAnswering(f"a completion of {PROBE_TOKENS} tokens came back with {tokens}")
+
+
+def version(server: Server, timeout_s: float = 5) -> str:
+    """What the server says that it is."""
+    return str(_json(_get(server, "/version", timeout_s)).get("version"))
 
 
 def chat(server: Server, question: str, timeout_s: float = 120) -> str:

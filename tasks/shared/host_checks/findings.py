@@ -7,9 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-Level = Literal["ok", "warning", "refusal"]
+Level = Literal["ok", "warning", "refusal", "problem"]
+"""What a check before a deploy refuses is a refusal; what is wrong with a host, a problem."""
 
-_COLORS = {"ok": None, "warning": "yellow", "refusal": "red"}
+_COLORS = {"ok": None, "warning": "yellow", "refusal": "red", "problem": "red"}
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,21 @@ def refusal(what: str, found: str, wanted: str, remedy: str, cured_by: str = "")
     return Finding("refusal", what, found, wanted, remedy, cured_by)
 
 
-def table(findings: Sequence[Finding], *, with_ok: bool = True) -> list[tuple[str, str | None]]:
+def problem(what: str, found: str, wanted: str, remedy: str) -> Finding:
+    """Is not as it should be."""
+    return Finding("problem", what, found, wanted, remedy)
+
+
+def table(
+    findings: Sequence[Finding], *, with_ok: bool = True, worst: Level = "refusal"
+) -> list[tuple[str, str | None]]:
     """The findings as lines, each with its color: the worst last, where a terminal shows them.
 
-    Without `with_ok` what is in order is counted only.
+    Without `with_ok` what is in order is counted only. `worst` is what the worst are called here.
     """
     good = [each for each in findings if each.level == "ok"]
     bad = [each for each in findings if each.level == "warning"]
-    bad += [each for each in findings if each.level == "refusal"]
+    bad += [each for each in findings if each.level == worst]
     shown = (good if with_ok else []) + bad
     width = max((len(each.what) for each in shown), default=0)
     lines: list[tuple[str, str | None]] = []
@@ -57,7 +65,7 @@ def table(findings: Sequence[Finding], *, with_ok: bool = True) -> list[tuple[st
         if each.remedy:
             cure = f" ({each.cured_by} does it)" if each.cured_by else ""
             lines.append((f"  {'':8}   {each.remedy}{cure}", color))
-    counts = [_count(bad, "warning", "warnings"), _count(bad, "refusal", "refusals")]
+    counts = [_count(bad, "warning", "warnings"), _count(bad, worst, f"{worst}s")]
     lines.append((f"  {len(good)} ok, {', '.join(counts)}", None))
     return lines
 

@@ -26,7 +26,7 @@ def agreed(
 
     plans.agreed(name="Plan", generation=wanted, release=release, drain_s=30)
     """
-    found = _plan(generation, release, drain_s)
+    found = current_to(generation, release, drain_s)
     # Made once more when it is carried out; the operator has read it by then.
     if (host.name, found.hash) not in _shown:
         _shown.add((host.name, found.hash))
@@ -42,7 +42,8 @@ def agreed(
     host.noop(f"plan {found.hash}")
 
 
-def _plan(generation: Generation, release: Release, drain_s: int) -> Plan:
+def current_to(generation: Generation, release: Release, drain_s: int) -> Plan:
+    """The plan that leads from the current generation of the host at hand to another one."""
     running = host.get_fact(TextTree, path="/opt/vllm/current")
     inputs = host.get_fact(TextTree, path=f"{INPUTS_DIR}/{Side(running, {}).release()}")
     outlook = host.get_fact(OutlookFact)

@@ -1,0 +1,25 @@
+"""Say how the host and what runs on it are, and what to do about it. Changes nothing there."""
+
+from pyinfra import host, logger
+
+from tasks.shared import bundles, examination, guards, health, host_checks, inspection
+from tasks.shared.facts.doctor import Report
+from tasks.shared.host_checks import findings
+from tasks.shared.settings import settings
+
+found = health.as_problems(inspection.host_findings())
+report = Report()
+if not host_checks.blocking(found, cures_follow=False):
+    report = examination.report()
+    found += health.judge(report, examination.wanted())
+
+table = findings.table(found, worst="problem")
+for line, color in table:
+    host.log_styled(line, fg=color, log_func=logger.warning if color else logger.info)
+if settings().bundle:
+    bundles.write(settings(), report, [line for line, _ in table])
+problems = ", ".join(dict.fromkeys(each.what for each in found if each.level == "problem"))
+if problems:
+    told = f"{host.name} is not well, see above: {problems}"
+    host.log_styled(told, fg="red", log_func=logger.error)
+    guards.end_with_failure(host)

@@ -1,0 +1,53 @@
+"""The host at hand, and what the repository makes of it, for the doctor to compare."""
+
+from pathlib import Path
+
+from pyinfra import host
+
+from tasks.shared import credentials, desired, kv_tier, releases, templates, trees
+from tasks.shared.facts.doctor import DoctorFact, Report
+from tasks.shared.facts.files import SecretFileMatches
+from tasks.shared.health.drift import KEY
+from tasks.shared.health.wanted import Wanted, sha256
+from tasks.shared.operations import plans
+from tasks.shared.settings import Settings, settings
+
+
+def report() -> Report:
+    """What hostkit finds."""
+    return host.get_fact(DoctorFact)
+
+
+def wanted() -> Wanted:
+    """What a deploy would leave behind."""
+    own = settings()
+    key = credentials.api_key(own.api_key_file)
+    generation = desired.generation(key)
+    program = trees.digest(trees.read(Path("files/hostkit")))
+    return Wanted(
+        digest=generation.digest,
+        changes=plans.current_to(generation, releases.wanted(own), own.shutdown_timeout_s).changes,
+        hostkit=program,
+        units=units(own, program),
+        limits=sha256(kv_tier.limits(own)) if own.kv_ssd_gb else None,
+        key_matches=host.get_fact(
+            SecretFileMatches, path=KEY, sha256=sha256(credentials.env_file(key))
+        ),
+        prune_minutes=own.kv_prune_minutes,
+    )
+
+
+def units(own: Settings, program: str) -> dict[str, str | None]:
+    """The sha256 of each unit that is not part of a generation; None for one that must not be."""
+    settle = Path("templates/vllm-settle.service").read_text(encoding="utf-8")
+    texts: dict[str, str | None] = {
+        "vllm-guard.service": templates.guard_unit(own, program),
+        "vllm-settle.service": settle,
+    }
+    for name, made in (
+        ("vllm-watch", templates.watch(own)),
+        ("vllm-kv-prune", templates.prune(own)),
+    ):
+        for unit in (f"{name}.service", f"{name}.timer"):
+            texts[unit] = made[unit] if made else None
+    return {name: None if text is None else sha256(text) for name, text in texts.items()}
