@@ -2,16 +2,17 @@
 
 from pyinfra import host, logger
 
-from tasks.shared import bundles, examination, guards, health, host_checks, inspection
+from tasks.shared import bundles, examination, guards, health, inspection
 from tasks.shared.facts.doctor import Report
 from tasks.shared.host_checks import findings
 from tasks.shared.settings import settings
 
-found = health.as_problems(inspection.host_findings())
+checked = inspection.host_findings()
+found = health.as_problems(checked)
 report = Report()
-if not host_checks.blocking(found, cures_follow=False):
+if inspection.can_be_asked(checked):
     report = examination.report()
-    found += health.judge(report, examination.wanted())
+    found += health.judge(report, examination.wanted(report.generation))
 
 table = findings.table(found, worst="problem")
 for line, color in table:

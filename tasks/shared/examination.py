@@ -7,6 +7,7 @@ from pyinfra import host
 from tasks.shared import credentials, desired, kv_tier, releases, templates, trees
 from tasks.shared.facts.doctor import DoctorFact, Report
 from tasks.shared.facts.files import SecretFileMatches
+from tasks.shared.generations import GENERATIONS_DIR
 from tasks.shared.health.drift import KEY
 from tasks.shared.health.wanted import Wanted, sha256
 from tasks.shared.operations import plans
@@ -18,15 +19,21 @@ def report() -> Report:
     return host.get_fact(DoctorFact)
 
 
-def wanted() -> Wanted:
-    """What a deploy would leave behind."""
+def wanted(serving: int | None) -> Wanted:
+    """What a deploy would leave behind, compared with the generation that serves."""
     own = settings()
     key = credentials.api_key(own.api_key_file)
     generation = desired.generation(key)
     program = trees.digest(trees.read(Path("files/hostkit")))
+    plan = plans.current_to(
+        generation,
+        releases.wanted(own),
+        own.shutdown_timeout_s,
+        current="/opt/vllm/current" if serving is None else f"{GENERATIONS_DIR}/{serving}",
+    )
     return Wanted(
         digest=generation.digest,
-        changes=plans.current_to(generation, releases.wanted(own), own.shutdown_timeout_s).changes,
+        changes=plan.changes,
         hostkit=program,
         units=units(own, program),
         limits=sha256(kv_tier.limits(own)) if own.kv_ssd_gb else None,
@@ -43,6 +50,8 @@ def units(own: Settings, program: str) -> dict[str, str | None]:
     texts: dict[str, str | None] = {
         "vllm-guard.service": templates.guard_unit(own, program),
         "vllm-settle.service": settle,
+        "vllm-metrics.service": templates.metrics_unit(own, program) if own.metrics else None,
+        "vllm-prometheus.service": templates.prometheus_unit(own) if own.metrics else None,
     }
     for name, made in (
         ("vllm-watch", templates.watch(own)),

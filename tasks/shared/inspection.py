@@ -32,7 +32,11 @@ def host_findings() -> list[findings.Finding]:
     found: list[findings.Finding] = []
     if runs_through_sudo():
         found += access.judge(host.get_fact(AccessFact, _sudo=False))
-    # A sudo that is no good fails every question that is asked through it.
-    if not host_checks.blocking(found, cures_follow=False):
+    if can_be_asked(found):
         found += host_checks.judge(machine(), own)
     return [*found, *(findings.warning("settings", text, "", "") for text in compat.warnings(own))]
+
+
+def can_be_asked(found: list[findings.Finding]) -> bool:
+    """A sudo that is no good fails every question that is asked through it."""
+    return not any(each.what == "sudo" and each.level == "refusal" for each in found)

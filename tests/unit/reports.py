@@ -74,6 +74,7 @@ HEALTHY: dict[str, Any] = {
         "damage": None,
         "altered": [],
         "gone": [],
+        "unlisted": [],
         "loaded": 412,
         "patches": {"0001-a.patch": "applied"},
         "installed_version": "0.31.0+patched.0123456789ab",

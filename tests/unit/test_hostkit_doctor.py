@@ -36,6 +36,21 @@ def test_a_variable_is_meant_other_or_nobodys():
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Authorization: Bearer S3CRET, then", "Authorization: [secret] then"),
+        ("authorization:S3CRET", "authorization: [secret]"),
+        ("Authorization: Basic S3CRET", "Authorization: [secret]"),
+        ("Authorization: S3CRET is refused", "Authorization: [secret] refused"),
+        ("a bearer S3CRET came", "a bearer [secret] came"),
+        ("the bearer", "the bearer"),
+    ],
+)
+def test_what_stands_behind_a_header_is_cut_out_with_and_without_a_scheme(text, kept):
+    assert evidence.redacted(text, []) == kept
+
+
 @pytest.fixture
 def generation(tmp_path, monkeypatch):
     """The folder of a generation 3 whose note vouches for its serve.yaml."""

@@ -61,6 +61,7 @@ def test_lines_stay_lines(parts):
         "vllm serve m --api-key {} --port 1",
         "--hf-token={}",
         "Authorization: Bearer {}",
+        "Authorization: {} is refused",
         "authorization={}",
         '"Authorization": "Basic {}"',
         "curl -H 'Authorization: {}'",

@@ -45,6 +45,8 @@ UNITS = (
     "vllm-watch.service",
     "vllm-kv-prune.timer",
     "vllm-kv-prune.service",
+    "vllm-metrics.service",
+    "vllm-prometheus.service",
 )
 _SHOWN = {
     "active": "ActiveState",

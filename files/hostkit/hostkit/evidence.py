@@ -10,7 +10,8 @@ from hostkit.process import Failure
 
 LINES = 4000
 BYTES = 1 << 20
-_BEARER = re.compile(r"(Bearer|Authorization:) +\S+")
+# The header may name a scheme, "Basic" for instance, before what is secret.
+_HEADERS = re.compile(r"(?i)(authorization:) *(?:\w+ +)?\S+|(bearer) +\S+")
 
 
 def gather(invocation: str, generation: int | None) -> dict[str, str]:
@@ -49,7 +50,7 @@ def redacted(text: str, secrets: Sequence[str]) -> str:
     """The text without these values, and without anything that looks like a bearer token."""
     for secret in secrets:
         text = text.replace(secret, "[secret]")
-    return _BEARER.sub(r"\1 [secret]", text)
+    return _HEADERS.sub(lambda match: f"{match[1] or match[2]} [secret]", text)
 
 
 def text(source: Callable[[], str]) -> str:

@@ -4,7 +4,7 @@ import csv
 import hashlib
 import os
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,12 +77,10 @@ def altered(venv: Path, among: Callable[[str], bool] = lambda _path: True) -> li
     site = site_packages(venv)
     stated: dict[str, set[str]] = {}
     owner = {}
-    for info in sorted(site.glob("*.dist-info")):
-        with (info / "RECORD").open(encoding="utf-8", newline="") as file:
-            for path, digest, *_ in (row for row in csv.reader(file) if row):
-                if digest and among(path):
-                    stated.setdefault(path, set()).add(digest)
-                    owner[path] = info.name
+    for name, path, digest in listed(venv):
+        if digest and among(path):
+            stated.setdefault(path, set()).add(digest)
+            owner[path] = name
     found = []
     for path, digests in stated.items():
         algorithm = min(digests).partition("=")[0]
@@ -92,18 +90,24 @@ def altered(venv: Path, among: Callable[[str], bool] = lambda _path: True) -> li
     return found
 
 
+def listed(venv: Path) -> Iterator[tuple[str, str, str]]:
+    """Each row of every RECORD: the .dist-info folder's name, path, digest ("" for none)."""
+    for info in sorted(site_packages(venv).glob("*.dist-info")):
+        with (info / "RECORD").open(encoding="utf-8", newline="") as file:
+            for row in filter(None, csv.reader(file)):
+                yield info.name, row[0], "".join(row[1:2])
+
+
 def missing(venv: Path) -> str | None:
     """A module of the installed packages that is gone, or None; looks at names only, 0.2 s.
 
     A package that was installed could be imported: the build has tried it.
     """
     site = site_packages(venv)
-    for info in sorted(site.glob("*.dist-info")):
-        with (info / "RECORD").open(encoding="utf-8", newline="") as file:
-            for path in (row[0] for row in csv.reader(file) if row):
-                is_module = path.endswith((".py", ".so")) and "__pycache__" not in path
-                if is_module and not os.path.exists(f"{site}/{path}"):
-                    return f"{path} of {info.name} is gone"
+    for owner, path, _ in listed(venv):
+        is_module = path.endswith((".py", ".so")) and "__pycache__" not in path
+        if is_module and not os.path.exists(f"{site}/{path}"):
+            return f"{path} of {owner} is gone"
     return None
 
 

@@ -66,15 +66,16 @@ def release(number: int) -> dict[str, Any]:
     folder = (generations.folder(number) / "release").resolve()
     manifest = read_json(folder / "manifest.json")
     venv = folder / "venv"
-    mapped, gone = loaded(venv)
-    found = installed.altered(venv, lambda path: path in mapped or _is_vllms(path))
+    there, gone = loaded(venv)
+    found = installed.altered(venv, lambda path: path in there or _is_vllms(path))
     altered = [e.path for e in found if manifest["misrecorded"].get(e.path) != e.digest]
     return {
         "name": folder.name,
         "damage": installed.damage(folder) or installed.missing(venv),
         "altered": sorted(altered),
         "gone": sorted(gone),
-        "loaded": len(mapped),
+        "unlisted": sorted(there - {path for _, path, _ in installed.listed(venv)}),
+        "loaded": len(there),
         "patches": {patch["name"]: patch["state"] for patch in manifest["patches"]},
         "installed_version": manifest["vllm"],
     }

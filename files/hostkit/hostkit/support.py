@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from hostkit import evidence, failures, generations, gpus, paths, running, units
+from hostkit import evidence, failures, generations, gpus, paths, running, start, units
 
 EACH_BYTES = 1 << 20
 ALL_BYTES = 24 << 20
@@ -90,7 +90,14 @@ def sources() -> Iterator[tuple[str, Source]]:
             yield f"failures/{report['number']}/{file.name}", file.read_text
 
 
-_OURS = ("vllm.service", "vllm-guard.service", "vllm-watch.service", "vllm-kv-prune.service")
+_OURS = (
+    "vllm.service",
+    "vllm-guard.service",
+    "vllm-watch.service",
+    "vllm-kv-prune.service",
+    "vllm-metrics.service",
+    "vllm-prometheus.service",
+)
 
 
 def _journal(unit: str) -> str:
@@ -101,4 +108,5 @@ def _journal(unit: str) -> str:
 def _numbers() -> list[int]:
     """The generations that are in use, or were until lately."""
     linked = [generations.linked(link) for link in (paths.CURRENT, paths.PREVIOUS)]
-    return sorted({n for n in [*linked, generations.highest()] if n})
+    pid = int(units.show("MainPID")["MainPID"] or 0)
+    return sorted({n for n in [*linked, start.running_generation(pid), generations.highest()] if n})

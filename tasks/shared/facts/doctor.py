@@ -41,12 +41,17 @@ class ProcessReport(_Part):
 
 
 class ReleaseReport(_Part):
-    """A release against its manifest; `altered` and `gone` are paths below site-packages."""
+    """A release against its manifest; paths are below site-packages.
+
+    `altered` are not as their RECORD says; of what the server has loaded, which `loaded` counts,
+    `gone` are not on the disk any more, and `unlisted` in no RECORD.
+    """
 
     name: str
     damage: str | None
     altered: list[str]
     gone: list[str]
+    unlisted: list[str]
     loaded: int
     patches: dict[str, str]
     installed_version: str

@@ -35,18 +35,14 @@ def _release(release: ReleaseReport) -> Iterator[Finding]:
     )
     if release.damage:
         yield problem(what, release.damage, "as it was built", again)
-    if release.altered:
-        yield problem(
-            what, f"{some(release.altered)} was changed on the disk", "as it was built", again
-        )
-    if release.gone:
-        yield problem(
-            what,
-            f"the server runs {some(release.gone)}, which was replaced or removed since",
-            "what lies on the disk",
-            again,
-        )
-    if not (release.damage or release.altered or release.gone):
+    for paths, fault in (
+        (release.altered, "was changed on the disk"),
+        (release.gone, "runs in the server, and was replaced or removed on the disk"),
+        (release.unlisted, "runs in the server, and is of no package"),
+    ):
+        if paths:
+            yield problem(what, f"{some(paths)} {fault}", "as it was built", again)
+    if not (release.damage or release.altered or release.gone or release.unlisted):
         loaded = f", {release.loaded} loaded modules hashed" if release.loaded else ""
         yield ok(what, f"as it was built{loaded}")
 

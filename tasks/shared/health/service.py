@@ -10,7 +10,6 @@ from tasks.shared.host_checks.findings import Finding, ok, problem, warning
 
 UNIT = "vllm.service"
 RESTART = "tasks/restart_vllm.py"
-HOUR_S = 3600
 
 
 def judge(report: Report, _wanted: Wanted) -> Iterator[Finding]:
@@ -114,7 +113,7 @@ def _starts(starts: StartsReport) -> Iterator[Finding]:
     within = [each for each in starts.ago_s if each <= starts.window_s]
     automatic, left = len(starts.ago_s) - 1, max(0, starts.burst - len(within))
     found = (
-        f"{len(within)} of {starts.burst} in {starts.window_s / HOUR_S:.1f} h, "
+        f"{len(within)} of {starts.burst} in {starts.window_s / 60:.0f} minutes, "
         f"{max(automatic, 0)} of them by systemd alone"
     )
     if automatic > 0 and not left:

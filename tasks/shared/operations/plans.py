@@ -42,9 +42,11 @@ def agreed(
     host.noop(f"plan {found.hash}")
 
 
-def current_to(generation: Generation, release: Release, drain_s: int) -> Plan:
-    """The plan that leads from the current generation of the host at hand to another one."""
-    running = host.get_fact(TextTree, path="/opt/vllm/current")
+def current_to(
+    generation: Generation, release: Release, drain_s: int, current: str = "/opt/vllm/current"
+) -> Plan:
+    """The plan that leads from a generation's folder on the host at hand to another generation."""
+    running = host.get_fact(TextTree, path=current)
     inputs = host.get_fact(TextTree, path=f"{INPUTS_DIR}/{Side(running, {}).release()}")
     outlook = host.get_fact(OutlookFact)
     return plan(
