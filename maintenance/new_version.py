@@ -19,8 +19,8 @@ from pathlib import Path
 
 from hostkit import overlay, wheel
 from hostkit.process import Failure, run
-from maintenance import flags
-from tasks.shared import packages, patches, releases
+from maintenance import flags, manifest
+from tasks.shared import compat, packages, patches, releases
 
 APPLIES = "applies"
 MERGED = "merged upstream"
@@ -58,21 +58,28 @@ def adopt(version: str) -> int:
     with tempfile.TemporaryDirectory() as folder:
         old, new = (unpack(_locked(v), Path(folder) / v) for v in (base, version))
         tried = [] if base == version else try_series(new, base)
-        surfaces = flags.read(old), flags.read(new)
+        changes = flags.changes(flags.read(old), flags.read(new))
     print(f"\nThe series of {base} on the wheel of {version}:")
     for each in tried:
         print(f"  {each.patch.name}: {each.state}{each.reason and ': '}{each.reason}")
     print("\nWhat vLLM can be told, and its defaults:")
-    for line in flags.differences(*surfaces) or ["no difference"]:
+    for line in [change.line for change in changes] or ["no difference"]:
         print(f"  {line}")
-    open_questions = [*unknown(version), *conflicts(tried)]
+    if manifest.start(version, base, changes):
+        print(f"\nStarted: {compat.MANIFESTS}/vllm-{version}/")
+    known = compat.manifest(version)
+    print(f"\nOf these the compatibility manifest of {version} has no word on:")
+    for line in [each.line for each in manifest.unjudged(changes, known)] or ["none"]:
+        print(f"  {line}")
+    broken = manifest.broken(changes, known)
+    open_questions = [*unknown(version), *broken, *conflicts(tried)]
     if not any(each.state == CONFLICTS for each in tried):
         write_series(version, tried)
         print(f"\nWritten: {patches.PATCHES}/vllm-{version}/")
     print("\nTo be settled before it serves:")
     for line in open_questions or ["nothing that this can see: load_test.py sees more"]:
         print(f"  {line}")
-    return 1 if conflicts(tried) else 0
+    return 1 if releases.missing(version) or broken else 0
 
 
 def newest_before(version: str) -> str:
@@ -160,7 +167,7 @@ def unpack(pin: Path, work: Path) -> Path:
 
 
 def _lock(version: str) -> None:
-    if version in releases.versions():
+    if version in releases.locked():
         print("it is locked")
         return
     print("lock it", flush=True)

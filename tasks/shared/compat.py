@@ -74,6 +74,8 @@ class Manifest:
 
     variables: frozenset[str]
     quantization_methods: list[str]
+    judged: frozenset[str]
+    """What is not as in the version before it, and about which somebody has made up their mind."""
 
 
 def versions() -> list[str]:
@@ -83,11 +85,11 @@ def versions() -> list[str]:
 
 @cache
 def manifest(version: str) -> Manifest:
-    """The manifest of a version; of the newest one before it where it has none of its own."""
-    known = versions()
-    if version not in known:
-        older = [each for each in known if _key(each) < _key(version)]
-        return manifest(max(older or known[:1], key=_key))
+    """The manifest of a version. Raises ValueError when it has none."""
+    if version not in versions():
+        raise ValueError(
+            f"vLLM {version} has no compatibility manifest: make new-version V={version}"
+        )
     folder = MANIFESTS / f"vllm-{version}"
     data: dict[str, Any] = {}
     for file in sorted(folder.glob("*.toml")):
@@ -106,11 +108,8 @@ def manifest(version: str) -> Manifest:
         flags,
         variables,
         data.get("quantization_methods") or (base.quantization_methods if base else []),
+        frozenset(data.get("judged", [])),
     )
-
-
-def _key(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
 
 
 def _names(file: Path) -> tuple[dict[str, str], frozenset[str]]:
@@ -144,17 +143,11 @@ def check(settings: "Settings") -> None:
 
 def warnings(settings: "Settings") -> list[str]:
     """Every accepted risk that these settings run, a line each."""
-    lines = [
+    return [
         f"ACCEPTED RISK {finding.rule.name}: {finding.text}"
         for finding in findings(settings)
         if finding.rule.name in settings.accept_risks
     ]
-    known = manifest(settings.vllm_version)
-    if known.version != settings.vllm_version:
-        lines.append(
-            f"files/compat has nothing on vLLM {settings.vllm_version}: judged as {known.version}"
-        )
-    return lines
 
 
 def freed_flags(settings: "Settings") -> set[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.shared import packages, patches, plugins
+from tasks.shared import compat, packages, patches, plugins
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
@@ -33,12 +33,27 @@ class Release:
 
 
 def versions() -> list[str]:
-    """The versions of vLLM that can be deployed: those with locks and a patch series."""
+    """The versions of vLLM that can be deployed: they have locks, a series and a manifest."""
+    return [version for version in locked() if not missing(version)]
+
+
+def missing(version: str) -> list[str]:
+    """What a version lacks to be deployed, as the places where it is looked for."""
+    there = {
+        f"{LOCKS}/vllm-{version}-*": version in locked(),
+        f"{patches.PATCHES}/vllm-{version}/series.toml": patches.has_series(version),
+        f"{compat.MANIFESTS}/vllm-{version}": version in compat.versions(),
+    }
+    return [place for place, is_there in there.items() if not is_there]
+
+
+def locked() -> list[str]:
+    """The versions that have locks, oldest first."""
     pins = {
         re.match(r"vllm-(\d+\.\d+\.\d+)-(cpu|cuda)\.wheel\.txt$", p.name) for p in LOCKS.iterdir()
     }
     found = {m[1] for m in pins if m and (LOCKS / f"vllm-{m[1]}-{m[2]}.txt").is_file()}
-    return sorted((v for v in found if patches.has_series(v)), key=patches.numbers)
+    return sorted(found, key=patches.numbers)
 
 
 def pythons(version: str, accelerator: str) -> list[str]:

@@ -193,10 +193,10 @@ class Settings(LoadTestSettings):
     @field_validator("vllm_version")
     @classmethod
     def _version_has_its_files(cls, value: str) -> str:
-        if value not in releases.versions():
+        if missing := releases.missing(value):
             raise ValueError(
-                f"must be one of {', '.join(releases.versions())}; for another: "
-                f"make new-version V={value}"
+                f"must be one of {', '.join(releases.versions())}; this one lacks "
+                f"{', '.join(missing)}: make new-version V={value}"
             )
         patches.series(value)
         return value

@@ -161,9 +161,21 @@ def test_every_version_with_locks_has_a_manifest():
     assert set(releases.versions()) <= set(compat.versions())
 
 
-def test_a_version_without_a_manifest_is_judged_as_the_one_before_it():
-    assert compat.manifest("0.31.7").version == "0.31.0"
-    assert compat.manifest("0.0.1").version == compat.versions()[0]
+def test_a_version_without_a_manifest_is_refused_and_its_twin_passes(production, monkeypatch):
+    monkeypatch.setattr(compat, "versions", lambda: ["0.30.0"])
+    (line,) = mistakes(production)
+    assert line == (
+        "  box: vllm_version = '0.31.0': must be one of 0.30.0; this one lacks "
+        "files/compat/vllm-0.31.0: make new-version V=0.31.0"
+    )
+    monkeypatch.undo()
+    Settings.model_validate(production)
+
+
+def test_a_version_that_nothing_is_known_of_lacks_all_of_it(production):
+    (line,) = mistakes(production | {"vllm_version": "0.31.7"})
+    lacking = "files/locks/vllm-0.31.7-*, files/patches/vllm-0.31.7/series.toml, files/compat"
+    assert lacking in line
 
 
 def test_a_pair_that_needs_a_fix_is_a_rule_where_the_fix_is_not_established():

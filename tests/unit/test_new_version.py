@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from maintenance import flags, new_version
-from tasks.shared import patches
+from maintenance import flags, manifest, new_version
+from tasks.shared import compat, patches
 from tests.unit import standin_vllm as standin
 from tests.unit.standin_vllm import SCHEDULER, sha256
 
@@ -104,13 +104,28 @@ class EngineArgs:
 class Other:
     unrelated: int = 1
 """
+FRONTEND = """
+class FrontendArgs:
+    port: int = 8000
+    _hidden: int = 1
+def make_arg_parser(parser):
+    parser.add_argument("--headless", action="store_true", default=False)
+    parser.add_argument("model_tag")
+"""
+VARIABLES = """
+if TYPE_CHECKING:
+    {name}: int = 1
+    A_CONSTANT: int = 2
+environment_variables: dict[str, Callable[[], Any]] = {{"{name}": lambda: 1}}
+"""
 
 
 def surface(folder: Path, more: str, default: str, variable: str) -> flags.Surface:
     texts = {
         "vllm/engine/arg_utils.py": ARGUMENTS.format(more=more),
+        "vllm/entrypoints/launchers/cli_args.py": FRONTEND,
         "vllm/config/cache.py": f"class CacheConfig:\n    block_size: int = {default}\n",
-        "vllm/envs.py": f"if TYPE_CHECKING:\n    {variable}: int = 1\n",
+        "vllm/envs.py": VARIABLES.format(name=variable),
     }
     for path, text in texts.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -121,16 +136,99 @@ def surface(folder: Path, more: str, default: str, variable: str) -> flags.Surfa
 def test_what_came_went_and_changed_is_listed(tmp_path):
     before = surface(tmp_path / "a", "swap_space: int = 4", "16", "VLLM_OLD")
     after = surface(tmp_path / "b", "enable_x: bool = False", "32", "VLLM_NEW")
-    assert flags.differences(before, after) == [
+    assert [change.line for change in flags.changes(before, after)] == [
         "+ flag --enable-x = False",
         "- flag --swap-space (was 4)",
         "~ default CacheConfig.block_size: 16 -> 32",
         "+ variable VLLM_NEW = 1",
         "- variable VLLM_OLD (was 1)",
     ]
-    assert flags.differences(before, before) == []
+    assert flags.changes(before, before) == []
 
 
-def test_sources_without_flags_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="has vLLM moved them"):
+def test_the_servers_own_flags_are_read_wherever_vllm_keeps_them(tmp_path):
+    found = surface(tmp_path / "a", "", "16", "VLLM_X")
+    assert {"port", "headless", "max-num-seqs"} <= found.flags.keys()
+    assert not {"hidden", "-hidden", "model_tag"} & found.flags.keys()
+    moved = tmp_path / "a/vllm/entrypoints/openai/cli_args.py"
+    moved.parent.mkdir()
+    (tmp_path / "a/vllm/entrypoints/launchers/cli_args.py").rename(moved)
+    assert flags.read(tmp_path / "a") == found
+
+
+@pytest.mark.parametrize(
+    "place", ["engine/arg_utils.py", "entrypoints/launchers/cli_args.py", "envs.py"]
+)
+def test_sources_of_which_a_part_is_not_found_are_refused(tmp_path, place):
+    surface(tmp_path, "", "16", "VLLM_X")
+    (tmp_path / "vllm" / place).unlink()
+    with pytest.raises(ValueError, match="has vLLM moved"):
         flags.read(tmp_path)
+
+
+@pytest.fixture
+def manifests(tmp_path, monkeypatch):
+    """A folder of manifests with that of 1.0.0: one rule, four names."""
+    folder = tmp_path / "compat"
+    (folder / "vllm-1.0.0").mkdir(parents=True)
+    (folder / "vllm-1.0.0/rules.toml").write_text(RULES)
+    (folder / "vllm-1.0.0/names").write_text(NAMES)
+    monkeypatch.setattr(compat, "MANIFESTS", folder)
+    compat.manifest.cache_clear()
+    yield folder
+    compat.manifest.cache_clear()
+
+
+RULES = """
+[[rule]]
+name = "a-rule"
+when = { "swap-space.in" = 1, "env.VLLM_OLD" = { present = true } }
+vllm = "accepts"
+reason = "it is only a test"
+source = "none"
+refused = {}
+passes = {}
+"""
+NAMES = "flag max-num-seqs\nflag port p\nflag swap-space\nenv VLLM_OLD\n"
+
+
+@pytest.fixture
+def changes(tmp_path):
+    before = surface(tmp_path / "a", "swap_space: int = 4", "16", "VLLM_OLD")
+    return flags.changes(
+        before, surface(tmp_path / "b", "enable_x: bool = False", "32", "VLLM_NEW")
+    )
+
+
+def test_a_manifest_is_started_with_all_that_nobody_has_judged(manifests, changes):
+    assert manifest.start("1.1.0", "1.0.0", changes)
+    started = compat.manifest("1.1.0")
+    assert list(started.rules) == ["a-rule"]
+    assert (manifests / "vllm-1.1.0/names").read_text() == (
+        "flag enable-x no-enable-x\nflag max-num-seqs\nflag port p\nenv VLLM_NEW\n"
+    )
+    left = [change.subject for change in manifest.unjudged(changes, started)]
+    assert left == ["flag --enable-x", "default CacheConfig.block_size", "variable VLLM_NEW"]
+    file = manifests / "vllm-1.1.0/changes.toml"
+    assert all(f'    # "{subject}",  # ' in file.read_text() for subject in left)
+
+    judged = file.read_text().replace('# "flag --enable-x"', '"flag --enable-x"')
+    file.write_text(judged)
+    compat.manifest.cache_clear()
+    again = manifest.unjudged(changes, compat.manifest("1.1.0"))
+    assert [change.subject for change in again] == left[1:]
+    assert not manifest.start("1.1.0", "1.0.0", changes)
+    assert file.read_text() == judged
+
+
+def test_what_is_gone_and_still_used_is_named(manifests, changes):
+    known = compat.manifest("1.0.0")
+    assert manifest.broken(changes, known) == [
+        "flag --swap-space is gone, and the rule a-rule of files/compat speaks of it",
+        "variable VLLM_OLD is gone, and the rule a-rule of files/compat speaks of it",
+    ]
+    ours = flags.Change("flag", "max-num-seqs", "16", None)
+    assert manifest.broken([ours], known) == [
+        "flag --max-num-seqs is gone, and tasks/shared/serving.py sets it"
+    ]
+    assert manifest.broken([flags.Change("flag", "max-num-seqs", "16", "8")], known) == []

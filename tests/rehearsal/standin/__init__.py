@@ -1,8 +1,8 @@
 """Rehearsal hosts whose vLLM is a stand-in: for the mechanics of releases, starts and switches.
 
 Everything is as with the real one (release, generation, unit, hostkit) but the wheel and the model,
-which are made here. Such a host has a checkout of its own, in which only files/locks and
-files/patches differ, and every pyinfra run against it takes that one (deploys.py).
+which are made here. Such a host has a checkout of its own, in which only files/locks,
+files/patches and files/compat differ, and every pyinfra run against it takes that one (deploys.py).
 """
 
 from __future__ import annotations
@@ -122,7 +122,12 @@ def _make_checkout(folder: Path, wheels: Mapping[str, bytes]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "files").mkdir(parents=True)
     _link_all(state.REPOSITORY, folder, but=("files", ".git", ".rehearsal", "builds", "secrets"))
-    _link_all(state.REPOSITORY / "files", folder / "files", but=("locks", "patches"))
+    _link_all(state.REPOSITORY / "files", folder / "files", but=("locks", "patches", "compat"))
+    manifests = state.REPOSITORY / "files/compat"
+    shutil.copytree(manifests, folder / "files/compat")
+    for version in wheels.keys() - {path.name[5:] for path in manifests.glob("vllm-*")}:
+        newest = max(manifests.glob("vllm-*"))
+        shutil.copytree(newest, folder / f"files/compat/vllm-{version}")
     locks = folder / "files/locks"
     locks.mkdir()
     real = state.REPOSITORY / "files/locks"
