@@ -43,8 +43,13 @@ def test_a_compiler_of_the_server_that_eats_memory_is_ended_while_requests_are_a
     assert set(answers) == {200}
     assert deploys.hostkit_state(standin_host) == before
     assert "of vllm.service; the server goes on" in guard_journal(standin_host)
-    record = deploys.on_host("cat /opt/vllm/guard/vllm.service.json", host=standin_host)
-    assert "ended nvcc" in record
+    shown = deploys.pyinfra("tasks/verify.py", "-y", host=standin_host)
+    assert shown.returncode == 0
+    assert "Memory ran out at " in shown.stderr
+    assert "ended nvcc" in shown.stderr
+    deploys.on_host("python3 -IB /opt/vllm/hostkit failures --seen", host=standin_host)
+    again = deploys.pyinfra("tasks/verify.py", "-y", host=standin_host)
+    assert "Memory ran out" not in again.stderr
 
 
 def test_what_eats_memory_outside_of_the_unit_is_none_of_the_guards_business(

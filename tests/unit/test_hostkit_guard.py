@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hostkit import guard, memory, units
+from hostkit import failures, guard, guardlog, memory, paths, units
 from hostkit.process import Failure
 
 PLENTY = b"MemTotal: 8388608 kB\nMemAvailable: 8000000 kB\n"
@@ -22,7 +22,7 @@ def machine(tmp_path, monkeypatch):
     """A machine whose memory the test tells, sampled often."""
     meminfo = tmp_path / "meminfo"
     meminfo.write_bytes(PLENTY)
-    monkeypatch.setattr(guard, "EVENTS", tmp_path / "guard")
+    monkeypatch.setattr(guardlog, "EVENTS", tmp_path / "guard")
     monkeypatch.setattr(memory, "INTERVAL_S", 0.01)
     monkeypatch.setattr(memory, "Reader", lambda: reader(meminfo, tmp_path / "no-psi"))
     return meminfo
@@ -45,7 +45,7 @@ def test_a_job_that_ends_well_is_left_alone():
         assert subprocess.run(["true"], check=False).returncode == 0
     assert watched.reason == ""
     assert watched.least_available_mib == 7812
-    assert guard.last_reason("build") == ""
+    assert guardlog.last("build") is None
 
 
 def test_a_job_is_ended_with_all_its_children_and_the_reason_is_kept(machine):
@@ -53,9 +53,11 @@ def test_a_job_is_ended_with_all_its_children_and_the_reason_is_kept(machine):
     with pytest.raises(Failure, match="stopped by the memory guard: 97 MiB"):
         compile_until_memory_is_low(machine)
     assert sleeping() <= before
-    assert guard.last_reason("build").startswith("stopped by the memory guard: 97 MiB")
-    guard.forget("build")
-    assert guard.last_reason("build") == ""
+    ended = guardlog.last("build")
+    assert ended
+    assert ended["reason"].startswith("stopped by the memory guard: 97 MiB")
+    guardlog.forget("build")
+    assert guardlog.last("build") is None
 
 
 def sleeping():
@@ -68,7 +70,7 @@ def sleeping():
 def test_a_job_that_fails_by_itself_keeps_its_own_reason():
     with pytest.raises(Failure, match="a patch failed"), guard.watching("build"):
         raise Failure("a patch failed")
-    assert guard.last_reason("build") == ""
+    assert guardlog.last("build") is None
 
 
 def test_a_job_does_not_begin_when_memory_is_low(machine):
@@ -77,10 +79,31 @@ def test_a_job_does_not_begin_when_memory_is_low(machine):
         pytest.fail("it began")
 
 
-def test_a_damaged_record_is_no_reason(tmp_path):
+@pytest.mark.parametrize("text", ["{", "[]", '{"at": "yesterday"}', '{"at": 1, "reason": "x"}'])
+def test_a_damaged_record_is_no_reason(tmp_path, text):
     (tmp_path / "guard").mkdir()
-    (tmp_path / "guard/build.json").write_text("{")
-    assert guard.last_reason("build") == ""
+    (tmp_path / "guard/build.json").write_text(text)
+    assert guardlog.last("build") is None
+
+
+def test_what_was_ended_is_counted_and_shown_for_a_week(monkeypatch):
+    assert guardlog.to_show("vllm.service") is None
+    guardlog.record("vllm.service", "first")
+    guardlog.record("vllm.service", "second")
+    shown = guardlog.to_show("vllm.service")
+    assert shown
+    assert (shown["reason"], shown["count"]) == ("second", 2)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 8 * 24 * 3600)
+    assert guardlog.to_show("vllm.service") is None
+    assert guardlog.last("vllm.service") == shown
+
+
+def test_failures_that_are_seen_end_the_guards_message_as_well(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "HEALTH", tmp_path / "health")
+    guardlog.record(paths.UNIT, "memory")
+    failures.seen()
+    assert guardlog.to_show(paths.UNIT) is None
 
 
 @pytest.fixture

@@ -32,8 +32,23 @@ def test_a_failure_is_told_with_its_cause_its_remedy_and_what_windows_changed():
     assert "it has served since" in text
 
 
+def test_what_the_guard_ended_is_told_with_its_reason_and_how_often():
+    note = {"at": 1796000000.0, "reason": "97 MiB left: ended nvcc (7) of vllm.service", "count": 2}
+    state = HostState.model_validate({"guard": note})
+    assert state.guard is not None
+    lines = notices.guard_lines(state.guard)
+    assert lines[0] == (
+        "Memory ran out at 2026-11-30 00:53 UTC, 2 times: "
+        "97 MiB left: ended nvcc (7) of vllm.service"
+    )
+    assert "failures --seen" in lines[-1]
+    once = state.guard.model_copy(update={"count": 1})
+    assert "times" not in notices.guard_lines(once)[0]
+
+
 def test_a_host_without_a_failure_has_none():
     assert HostState().failure is None
+    assert HostState().guard is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hostkit import evidence, fingerprints, generations, good, jobs, paths, startlog, starts, units
+from hostkit import (
+    evidence,
+    fingerprints,
+    generations,
+    good,
+    guardlog,
+    jobs,
+    paths,
+    startlog,
+    starts,
+    units,
+)
 from hostkit.fingerprints import Kind
 from hostkit.process import Failure, write_atomic
 
@@ -121,10 +132,11 @@ def mark_good(invocation: str, generation: int) -> None:
 
 
 def seen() -> None:
-    """Nobody has to be told of the failures up to now any more."""
+    """Nobody has to be told any more of the failures up to now, nor of what the guard ended."""
     found = latest()
     if found is not None:
         write_atomic(_SEEN, json.dumps(found["number"]) + "\n")
+    guardlog.forget(paths.UNIT)
 
 
 def changed_versions(report: dict[str, Any]) -> dict[str, str]:

@@ -13,21 +13,17 @@ that the next run can show.
 import argparse
 import contextlib
 import ctypes
-import json
 import os
 import resource
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
-from hostkit import memory, paths, units
-from hostkit.process import Failure, read_json, write_atomic
+from hostkit import guardlog, memory, paths, units
+from hostkit.process import Failure
 
-EVENTS = paths.OPT / "guard"
 COMPILERS = frozenset(
     ("ninja", "nvcc", "cicc", "ptxas", "cudafe++", "fatbinary", "nvlink", "cc1", "cc1plus", "lto1")
 )
@@ -54,7 +50,7 @@ def _guard_command(args: argparse.Namespace) -> int:
             ended = end(lambda: compilers(args.unit))
             if ended:
                 text = f"{why}: ended {', '.join(ended)} of {args.unit}; the server goes on"
-                record(args.unit, text)
+                guardlog.record(args.unit, text)
                 print(text, flush=True)
             elif time.monotonic() >= silent_until:
                 print(f"{why}: {args.unit} has no compiler to end", flush=True)
@@ -79,8 +75,8 @@ class Watched:
 def watching(name: str, floor_mib: int | None = None) -> Iterator[Watched]:
     """Run the body under the guard: what this process has started is ended when memory runs out.
 
-    Raises Failure with the reason then, which `last_reason(name)` keeps until `forget(name)`. Also
-    raises Failure, before the body, when memory is low already.
+    Raises Failure with the reason then, which guardlog keeps. Also raises Failure, before
+    the body, when memory is low already.
     """
     reader = memory.Reader()
     floor = _floor(reader, floor_mib)
@@ -107,7 +103,7 @@ def watching(name: str, floor_mib: int | None = None) -> Iterator[Watched]:
     except Exception as error:
         if not watched.reason:
             raise
-        record(name, watched.reason)
+        guardlog.record(name, watched.reason)
         raise Failure(watched.reason) from error
     finally:
         over.set()
@@ -152,30 +148,6 @@ def descendants(pid: int) -> dict[int, str]:
         found |= children
         parents = set(children)
     return found
-
-
-def record(name: str, reason: str) -> None:
-    """Keep the reason of what was ended last."""
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    EVENTS.mkdir(parents=True, exist_ok=True)
-    write_atomic(_event(name), json.dumps({"at": now, "reason": reason}) + "\n")
-
-
-def last_reason(name: str) -> str:
-    """Why and when something of this name was ended last; empty when nothing was."""
-    try:
-        event = read_json(_event(name))
-        return f"{event['reason']} ({event['at']})"
-    except (Failure, KeyError, TypeError):
-        return ""
-
-
-def forget(name: str) -> None:
-    _event(name).unlink(missing_ok=True)
-
-
-def _event(name: str) -> Path:
-    return EVENTS / f"{name}.json"
 
 
 def _floor(reader: memory.Reader, floor_mib: int | None) -> int:

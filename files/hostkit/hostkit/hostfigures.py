@@ -2,13 +2,10 @@
 
 import time
 from collections.abc import Mapping
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from hostkit import failures, generations, goodstart, guard, memory, paths, starts, units
+from hostkit import failures, generations, goodstart, guardlog, memory, paths, starts, units
 from hostkit.exposition import Metric, Sample, counter, gauge
-from hostkit.process import Failure, read_json
 
 MIB = 1024**2
 STATES = ("active", "activating", "deactivating", "failed", "inactive")
@@ -103,11 +100,7 @@ def failures_kept() -> list[Metric]:
 
 def guard_actions() -> list[Metric]:
     """When the memory guard last ended something."""
-    samples = tuple(
-        Sample(at, {"name": file.stem})
-        for file in sorted(guard.EVENTS.glob("*.json"))
-        if (at := _time_of(file)) is not None
-    )
+    samples = tuple(Sample(event["at"], {"name": name}) for name, event in guardlog.kept().items())
     return [
         Metric(
             "vllm_host_guard_action_timestamp_seconds",
@@ -116,13 +109,6 @@ def guard_actions() -> list[Metric]:
             samples,
         )
     ]
-
-
-def _time_of(event: Path) -> float | None:
-    try:
-        return datetime.fromisoformat(read_json(event)["at"]).timestamp()
-    except (Failure, ValueError, KeyError, TypeError):
-        return None
 
 
 def machine() -> list[Metric]:

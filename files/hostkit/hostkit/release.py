@@ -22,6 +22,7 @@ from typing import Any
 from hostkit import (
     built,
     guard,
+    guardlog,
     inputs,
     installed,
     jit,
@@ -61,8 +62,9 @@ def build(folder: Path, by: str = "") -> bool:
             return False
         _clear(target)
         _require_space(spec.accelerator)
-        if why := guard.last_reason("build"):
-            progress(f"the last build was {why}")
+        if ended := guardlog.last("build"):
+            when = datetime.fromtimestamp(ended["at"], timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+            progress(f"the last build was {ended['reason']} ({when})")
         try:
             with guard.watching("build", spec.memory_floor_mib) as watched:
                 _Builder(spec, target, lock, by).build(watched)
@@ -74,7 +76,7 @@ def build(folder: Path, by: str = "") -> bool:
             raise
         finally:
             shutil.rmtree(paths.WORK, ignore_errors=True)
-    guard.forget("build")
+    guardlog.forget("build")
     return True
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hostkit import failures, generations, lock, paths, server, start, units
+from hostkit import failures, generations, guardlog, lock, paths, server, start, units
 
 
 def register(subparsers: Any) -> None:
@@ -33,6 +33,7 @@ def state() -> dict[str, Any]:
         "lock": str(lock.holder() or "") or None,
         "highest": generations.highest(),
         "failure": failures.to_show(),
+        "guard": guardlog.to_show(paths.UNIT),
         "generations": {
             number: {
                 "digest": generations.note(number)["digest"],

@@ -33,6 +33,16 @@ class FailureNote(BaseModel):
     changed: dict[str, str]
 
 
+class GuardNote(BaseModel):
+    """What the memory guard has ended beside the server, last; `at` in seconds since 1970."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at: float
+    reason: str
+    count: int
+
+
 class HostState(BaseModel):
     """The service and its generations. The defaults are those of a host that has nothing yet.
 
@@ -54,6 +64,7 @@ class HostState(BaseModel):
     lock: str | None = None
     highest: int = 0
     failure: FailureNote | None = None
+    guard: GuardNote | None = None
     generations: dict[int, GenerationState] = {}
 
     def is_verified(self, number: int) -> bool:
