@@ -62,6 +62,19 @@ def test_a_wheel_with_another_hash_is_refused(deployed, inputs, untouched):
     assert "hash" in said.lower()
 
 
+def test_a_full_disk_is_named_and_leaves_nothing(deployed, inputs, untouched):
+    deploys.on_host(
+        "mkdir -p /opt/vllm/work && mount -t tmpfs -o size=30m tmpfs /opt/vllm/work", host=deployed
+    )
+    try:
+        status, said = build(deployed, inputs)
+    finally:
+        deploys.on_host("umount /opt/vllm/work", host=deployed)
+    assert status == 1
+    assert "No space left on device" in said
+    assert "Traceback" not in said
+
+
 def test_a_library_that_is_missing_stops_the_build(deployed, inputs, untouched):
     """vLLM itself only warns of it, and then dies at every start."""
     library = deploys.on_host("readlink -f /usr/lib/x86_64-linux-gnu/libnuma.so.1", host=deployed)
