@@ -42,7 +42,12 @@ def write(own: Settings, report: Report, table: Sequence[str]) -> None:
     path = Path(str(own.bundle)).expanduser()
     redactor = Redactor(
         secrets(own),
-        hosts=[*report.names.hosts, host.name, socket.gethostname()],
+        hosts=[
+            *report.names.hosts,
+            *own.front_door_names,
+            host.name,
+            socket.gethostname(),
+        ],
         users=[
             *report.names.users,
             *inspection.machine().windows_users,

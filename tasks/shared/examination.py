@@ -52,6 +52,7 @@ def units(own: Settings, program: str) -> dict[str, str | None]:
         "vllm-settle.service": settle,
         "vllm-metrics.service": templates.metrics_unit(own, program) if own.metrics else None,
         "vllm-prometheus.service": templates.prometheus_unit(own) if own.metrics else None,
+        "vllm-front-door.service": templates.front_door_unit(own) if own.front_door else None,
     }
     for name, made in (
         ("vllm-watch", templates.watch(own)),

@@ -47,6 +47,7 @@ UNITS = (
     "vllm-kv-prune.service",
     "vllm-metrics.service",
     "vllm-prometheus.service",
+    "vllm-front-door.service",
 )
 _SHOWN = {
     "active": "ActiveState",

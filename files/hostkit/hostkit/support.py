@@ -97,6 +97,7 @@ _OURS = (
     "vllm-kv-prune.service",
     "vllm-metrics.service",
     "vllm-prometheus.service",
+    "vllm-front-door.service",
 )
 
 
