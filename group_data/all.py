@@ -121,6 +121,10 @@ metrics_exporter_port = 9091  # hostkit's own figures, for Prometheus
 metrics_retention_days = 90  # at least 30
 metrics_max_gb = 2  # what is kept takes no more than this: the oldest goes first
 prompt_source_metrics = True  # time to first token by source: computed, GPU cache, offloaded
+time_zone = None  # "Europe/Berlin": of weekdays and hours; None: this machine's own
+hours = None  # for one run: the last so many; None: 24, or a week where a line below says which
+weekdays = None  # for one run: "mon-fri", "sat,sun"
+hours_of_day = None  # for one run: "9-18"
 
 # --- Load test (tasks/load_test.py; docs/measuring.md) --------------------------------------------
 load_test_concurrency = [1, 8, 16]  # requests at once

@@ -1,4 +1,4 @@
-"""Prometheus's own promtool, out of the distribution's package: downloaded once, not installed."""
+"""Prometheus and its promtool: out of the distribution's package, once, and not installed."""
 
 import os
 import subprocess
@@ -10,18 +10,18 @@ from tests.rehearsal import control, state
 
 
 @cache
-def program() -> Path:
-    """Where promtool lies; an error that says what is missing when it cannot be had."""
+def program(name: str = "promtool") -> Path:
+    """Where promtool, or prometheus, lies; an error that says what is missing without it."""
     folder = state.make_folder(control.cache() / "promtool")
     with state.locked(folder):
-        found = folder / "usr/bin/promtool"
+        found = folder / "usr/bin" / name
         if not found.exists():
             with tempfile.TemporaryDirectory(dir=folder) as work:
                 _download("prometheus", work)
                 (package,) = Path(work).glob("prometheus_*.deb")
                 _run(["dpkg-deb", "--extract", str(package), "unpacked"], work)
                 found.parent.mkdir(parents=True, exist_ok=True)
-                (Path(work) / "unpacked/usr/bin/promtool").rename(found)
+                (Path(work) / "unpacked/usr/bin" / name).rename(found)
     return found
 
 

@@ -42,6 +42,7 @@ from tasks.shared import (
     texts,
 )
 from tasks.shared.load_tests.choices import LoadTestSettings
+from tasks.shared.traffic.choices import ReportSettings
 
 WDDM_RESERVE_MIB = 1331
 """What Windows keeps of a card that WSL2 uses, 1.3 GiB: a server told to take more dies at load."""
@@ -54,7 +55,7 @@ Count = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=1024, le=65535)]
 
 
-class Settings(LoadTestSettings):
+class Settings(LoadTestSettings, ReportSettings):
     """What the operator decided for one host. Keys are those of group_data/all.py."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

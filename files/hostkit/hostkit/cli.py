@@ -40,6 +40,7 @@ MODULES = {
     "state": "state",
     "sweep": "sweep",
     "switch": "switch",
+    "traffic": "traffic",
     "trust-key": "cuda",
     "uninstall": "uninstall",
     "verify": "service",

@@ -1,0 +1,89 @@
+"""The report of real traffic: its figures are those of the requests that the test has sent."""
+
+import json
+import re
+import time
+
+import pytest
+
+from . import deploys, state
+
+TASK = "tasks/report.py"
+MODEL = "smollm2-135m"
+
+
+def newest_sample(host):
+    """When Prometheus last looked at the server, in Unix time."""
+    url = f"http://127.0.0.1:{state.load(host).metrics_port}/api/v1/query"
+    query = 'timestamp(up{job="vllm"})'
+    code = (
+        "import sys, urllib.parse, urllib.request as u; "
+        "print(u.urlopen(sys.argv[1], urllib.parse.urlencode({'query': sys.argv[2]}).encode())"
+        ".read().decode())"
+    )
+    said = deploys.on_host(f"python3 -c \"{code}\" {url} '{query}'", host=host)
+    found = json.loads(said)["data"]["result"]
+    return float(found[0]["value"][1]) if found else 0.0
+
+
+def reported(host):
+    """The rows of a report that holds everything so far: name to its first cell."""
+    now = float(deploys.on_host("date +%s.%N", host=host))
+    deploys.wait_for("a look at the server", lambda: newest_sample(host) > now)
+    done = deploys.pyinfra(TASK, "-y", host=host)
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(r"\] {2,3}(\S[^:]*?) {2,}(\S+)", done.stderr)
+    return rows, done.stderr
+
+
+def number(rows, name):
+    return float(next(cell for title, cell in rows if title == name).replace(",", ""))
+
+
+def test_it_counts_what_was_sent(deployed):
+    start = int(time.time()) % 10000 + 10000
+    one, other = ([*range(first, first + 400)] for first in (start, start + 400))
+    sent = [(one, 3), (other, 5), (one, 7)]  # the last one finds most of its prompt in the cache
+    before, _ = reported(deployed)
+    for prompt, tokens in sent:
+        body = {"model": MODEL, "prompt": prompt, "max_tokens": tokens, "ignore_eos": True}
+        status, said = deploys.request(deployed, "/v1/completions", body, deploys.api_key(deployed))
+        assert status == 200, said
+    after, said = reported(deployed)
+
+    def rise(name):
+        return number(after, name) - number(before, name)
+
+    assert rise("ended") == len(sent)
+    assert rise("prompt tokens") == sum(len(prompt) for prompt, _ in sent)
+    assert rise("generated tokens") == sum(tokens for _, tokens in sent)
+    assert rise("to the first token") == len(sent)
+    assert rise("between tokens") == sum(tokens - 1 for _, tokens in sent)
+    sources = [(title, cell) for title, cell in after if title in ("computed", "GPU cache")]
+    earlier = [(title, cell) for title, cell in before if title in ("computed", "GPU cache")]
+    grown = {
+        title: float(cell.replace(",", "")) - float(was.replace(",", ""))
+        # The first table that has these rows is that of times to the first token.
+        for (title, cell), (_, was) in zip(sources[:2], earlier[:2], strict=True)
+    }
+    assert grown == {"computed": 2, "GPU cache": 1}
+    file = re.search(r"With pictures: (\S+\.html)", said)
+    assert file
+    with open(file[1], encoding="utf-8") as page:
+        assert "<svg" in page.read()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (("metrics=False",), "no report: metrics = False: nothing is recorded"),
+        (("metrics=True",), "no report: no Prometheus answers at http://127.0.0.1:"),
+        (("metrics=True", "weekdays=mo"), 'must be days as in "mon-fri" or "sat,sun"'),
+    ],
+)
+def test_without_figures_it_says_why_and_fails(standin_host, data, reason):
+    arguments = [word for each in data for word in ("--data", each)]
+    done = deploys.pyinfra(TASK, "-y", *arguments, host=standin_host)
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr
