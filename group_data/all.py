@@ -98,6 +98,7 @@ slowest_failing_start_s = None  # as `hostkit failures` says; None: a start may 
 idle_wait_s = 300  # a restart waits so long for a busy server to become idle; 0: it refuses
 force = "no"  # for one run: --data force=yes stops a server that is in use
 quality_check = True  # an upgrade asks questions with known answers, before and after
+bench_gate = None  # percent that an upgrade may make the server slower, 5.0 for example; None: any
 plan = None  # for one run: --data plan=HASH refuses an upgrade that is not the one planned
 adopt = None  # for one run: the unit, or process, of a vLLM that ours takes over from
 bundle = None  # for one run of tasks/doctor.py: the .tar.gz to write for somebody who helps

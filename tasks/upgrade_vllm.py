@@ -28,7 +28,7 @@ for batch in rollout.batches():
     vllm.switched(
         name=batch.title("Switch to it"),
         generation=generation,
-        switch=switches.switch(settings(), "upgrading the server", go_back=True, quality=True),
+        switch=switches.switch(settings(), "upgrading the server", go_back=True, compare=True),
         batch=batch,
         again=False,
     )

@@ -125,6 +125,7 @@ class Settings(LoadTestSettings, ReportSettings):
     force: Literal["no", "yes"]
     kv_pool_tolerance: Annotated[int, Field(ge=1, le=100)]
     quality_check: bool
+    bench_gate: Annotated[float, Field(gt=0, le=100)] | None
     plan: Line | None
     rollback_to: Count | None
     adopt: Line | None

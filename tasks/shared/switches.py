@@ -20,12 +20,15 @@ class Switch:
     pool_tolerance: int
     go_back: bool = False
     quality: bool = False
+    bench_gate: float | None = None
 
     def arguments(self, number: int) -> list[str]:
         """hostkit's command line for the generation of that number."""
         options = ["--force"] if self.force else []
         options += ["--go-back"] if self.go_back else []
         options += ["--quality"] if self.quality else []
+        if self.bench_gate is not None:
+            options += ["--bench-gate", f"{self.bench_gate:g}"]
         return [
             *("switch", str(number), "--deadline", str(self.deadline_s)),
             *("--wait", str(self.wait_s), "--pool-tolerance", str(self.pool_tolerance)),
@@ -34,12 +37,12 @@ class Switch:
 
 
 def switch(
-    settings: "Settings", doing: str, *, go_back: bool = False, quality: bool = False
+    settings: "Settings", doing: str, *, go_back: bool = False, compare: bool = False
 ) -> Switch:
     """A switch as the settings have it.
 
-    `go_back` brings the generation before into service again when the new one fails; `quality`
-    counts it as a failure, too, when the new one's answers are worse.
+    `go_back` brings the generation before into service again when the new one fails; `compare`
+    counts it as a failure, too, when its answers are worse, or it is slower, than the settings let.
     """
     return Switch(
         doing,
@@ -48,7 +51,8 @@ def switch(
         settings.force == "yes",
         settings.kv_pool_tolerance,
         go_back,
-        quality and settings.quality_check,
+        compare and settings.quality_check,
+        settings.bench_gate if compare else None,
     )
 
 

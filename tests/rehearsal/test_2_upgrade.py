@@ -103,6 +103,27 @@ def test_a_generation_that_fails_ends_on_the_one_before(host, good, fault, cause
     assert remains(host) == ""
 
 
+def test_a_generation_that_is_slower_than_the_gate_allows_ends_on_the_one_before(host, good):
+    usual = variant(host, good, STANDIN_TOKEN_S="0.003")
+    assert switch(host, usual)[0] == 0
+    slow = variant(host, usual, STANDIN_TOKEN_S="0.012")
+    code, said = switch(host, slow, "--go-back", "--bench-gate", "50")
+    assert code == 1
+    last = said.splitlines()[-1]
+    assert f"generation {slow} failed and generation {usual} serves again, after" in last
+    assert re.search(
+        r": [5-9]\d\.\d % slower \([\d.]+ tokens/s, [\d.]+ before\); bench_gate allows 50 %", last
+    )
+    assert serving(host) == usual
+    assert remains(host) == ""
+    # The twin: as fast as before.
+    same = variant(host, usual)
+    code, said = switch(host, same, "--go-back", "--bench-gate", "50")
+    assert code == 0, said
+    assert re.search(r"speed [\d.]+ tokens/s, [\d.]+ before, [\d.]+ %", said)
+    assert serving(host) == same
+
+
 def test_a_way_back_is_never_refused_by_the_start_limit(host, good):
     """A restart and two failing upgrades at once: six starts where three are allowed."""
     assert switch(host, good)[0] == 0

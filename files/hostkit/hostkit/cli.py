@@ -12,6 +12,7 @@ MODULES = {
     "after-stop": "hooks",
     "ask": "service",
     "before-start": "hooks",
+    "bench": "bench",
     "build-release": "release",
     "check-config": "preflight",
     "check-cuda": "cuda",

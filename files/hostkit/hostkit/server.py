@@ -174,10 +174,12 @@ def requests_in_flight(server: Server) -> int:
     return int(count)
 
 
-def complete(server: Server, prompt: str, tokens: int, timeout_s: float = 600) -> str:
+def complete(
+    server: Server, prompt: str, tokens: int, timeout_s: float = 600, **options: Any
+) -> str:
     """A completion of exactly so many tokens, at temperature 0."""
     body = {"model": server.model, "prompt": prompt, "max_tokens": tokens, "temperature": 0}
-    answer = _post(server, "/v1/completions", body | {"ignore_eos": True}, timeout_s)
+    answer = _post(server, "/v1/completions", body | {"ignore_eos": True, **options}, timeout_s)
     found = _choice(answer, "text")
     if not isinstance(found, str):
         raise NotAnswering(f"an answer has no text: {str(answer)[:100]}")

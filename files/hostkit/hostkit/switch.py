@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hostkit import (
+    bench,
     gate,
     generations,
     goodstart,
@@ -37,7 +38,8 @@ class Order:
     """What the operator asked for; times in seconds.
 
     `doing` is shown to a second operator and reads after "is"; `wait_s` is for the server to become
-    idle; `go_back` brings the generation before into service again when the new one fails.
+    idle; `go_back` brings the generation before into service again when the new one fails, which it
+    also does when it is slower by more than `bench_gate` percent.
     """
 
     generation: int
@@ -49,6 +51,7 @@ class Order:
     go_back: bool = False
     pool_tolerance: float = 10
     quality: bool = False
+    bench_gate: float | None = None
 
 
 def register(subparsers: Any) -> None:
@@ -62,6 +65,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--go-back", action="store_true", help="to the one before when it fails")
     parser.add_argument("--pool-tolerance", type=float, default=10, help="percent")
     parser.add_argument("--quality", action="store_true", help="compare its answers, too")
+    parser.add_argument("--bench-gate", type=float, help="percent by which it may be slower")
     parser.set_defaults(run=lambda args: switch(_order(args)))
 
     parser = subparsers.add_parser("check-switch", help="may a switch stop the server now?")
@@ -81,6 +85,7 @@ def _order(args: argparse.Namespace) -> Order:
         args.go_back,
         args.pool_tolerance,
         args.quality,
+        args.bench_gate,
     )
 
 
@@ -109,17 +114,26 @@ def switch(order: Order) -> int:
         progress(budget(order.generation))
         if not (order.force or unused):
             idle.require(order.wait_s, progress)
-        _Switch(order, back, score).carry_out()
+        pace = None
+        if order.bench_gate is not None and not unused:
+            pace = _pace_before()
+            if not order.force:
+                # Somebody may have come meanwhile.
+                idle.require(order.wait_s, progress)
+        _Switch(order, back, score, pace).carry_out()
     return 0
 
 
 class _Switch:
     """The part of a switch during which the host may be without a server."""
 
-    def __init__(self, order: Order, back: int | None, score: float | None) -> None:
+    def __init__(
+        self, order: Order, back: int | None, score: float | None, pace: bench.Pace | None
+    ) -> None:
         self.order = order
         self.back = back
         self.score = score
+        self.pace = pace
         self.current = generations.linked(paths.CURRENT)
         self.previous = generations.linked(paths.PREVIOUS)
         self.stopped_at = time.monotonic()
@@ -163,6 +177,12 @@ class _Switch:
             warnings, failures = goodstart.compare(now, usual, self.order.pool_tolerance)
         if score is not None and (why := quality.worse(score, self.score)):
             failures.append(why)
+        if self.order.bench_gate is not None and not failures:
+            said, too_slow = bench.compare(bench.measure(found), self.pace, self.order.bench_gate)
+            if too_slow:
+                failures.append(said)
+            else:
+                progress(said)
         for warning in warnings:
             progress(f"warning: {warning}")
         if failures:
@@ -206,6 +226,18 @@ def _score_before() -> float | None:
         return quality.measure(found)
     except server.NotAnswering as error:
         progress(f"warning: there is nothing to compare the answers with: {error}")
+        return None
+
+
+def _pace_before() -> bench.Pace | None:
+    """The speed of the server that is going to be stopped; None when it cannot be told."""
+    if why := idle.busy():
+        progress(f"warning: there is nothing to compare the speed with: {why}")
+        return None
+    try:
+        return bench.measure(server.find())
+    except server.NotAnswering as error:
+        progress(f"warning: there is nothing to compare the speed with: {error}")
         return None
 
 
