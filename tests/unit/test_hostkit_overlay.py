@@ -295,3 +295,15 @@ def test_compressed_tags_of_a_file_name_are_spelt_out():
         "py3-none-manylinux_2_17_x86_64",
         "py3-none-manylinux2014_x86_64",
     )
+
+
+def test_two_hosts_that_fetch_into_one_cache_at_the_same_time_both_get_the_wheel(
+    tmp_path, downloads
+):
+    def overtaken(folder: Path) -> None:
+        downloads(folder)
+        # The other host begins later and is done before.
+        assert wheel.cached(PIN, tmp_path, downloads).read_bytes() == b"right"
+
+    assert wheel.cached(PIN, tmp_path, overtaken).read_bytes() == b"right"
+    assert [path.name for path in tmp_path.iterdir()] == [PIN.sha256]

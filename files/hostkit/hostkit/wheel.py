@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,16 +91,23 @@ def cached(
     kept = sorted(folder.glob(pattern))
     if len(kept) == 1 and sha256(kept[0]) in pin.hashes:
         return kept[0]
-    shutil.rmtree(folder, ignore_errors=True)
-    fresh = cache / f".{pin.sha256}"
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
+    if kept:
+        shutil.rmtree(folder, ignore_errors=True)
+    cache.mkdir(parents=True, exist_ok=True)
+    # A folder of its own: a mounted cache is shared by hosts that fetch the same at the same time.
+    fresh = Path(tempfile.mkdtemp(prefix=f".{pin.sha256}.", dir=cache))
+    fresh.chmod(0o755)
     try:
         download(fresh)
         fetched = sorted(fresh.glob(pattern))
         if len(fetched) != 1 or sha256(fetched[0]) not in pin.hashes:
             raise Failure(f"{pin}: the download is not the file whose sha256 is pinned")
-        fresh.rename(folder)
+        try:
+            fresh.rename(folder)
+        except OSError:
+            # Another host was faster, with the same content.
+            if not (folder / fetched[0].name).is_file():
+                raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
     return folder / fetched[0].name
