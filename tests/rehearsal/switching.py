@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from . import deploys, state
 
 HOSTKIT = "python3 -IB /opt/vllm/hostkit"
 
-# Copies a generation under the next number, with another environment and a digest of its own.
+# Copies a generation under the next number, with other variables and flags and its own digest.
 _VARIANT = """
 import json, os, pathlib, shutil, sys
 folder, source, env = pathlib.Path("/opt/vllm/generations"), sys.argv[1], json.loads(sys.argv[2])
@@ -29,14 +30,17 @@ env["GENERATION_DIGEST"] = digest
 lines = [line for line in lines if line.split("=")[0] not in env]
 lines += [f'{key}="{value}"' for key, value in env.items()]
 (new / "vllm.env").write_text("\\n".join(lines) + "\\n")
+with open(new / "serve.yaml", "a") as serve:
+    for key, flag in json.loads(sys.argv[3]).items():
+        serve.write(f"{key}: {json.dumps(flag)}\\n")
 os.rename(new, folder / str(number))
 print(number)
 """
 
 
-def variant(host: str, source: int, **env: str) -> int:
-    """A new generation like `source`, its server told these variables besides."""
-    words = [str(source), json.dumps(env)]
+def variant(host: str, source: int, flags: Mapping[str, object] | None = None, **env: str) -> int:
+    """A new generation like `source`, its server told these flags and variables besides."""
+    words = [str(source), json.dumps(env), json.dumps(flags or {})]
     command = f"python3 -IB - {' '.join(map(shlex.quote, words))}"
     return int(deploys.on_host(command, host=host, stdin=_VARIANT))
 

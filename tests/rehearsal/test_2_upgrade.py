@@ -103,6 +103,28 @@ def test_a_generation_that_fails_ends_on_the_one_before(host, good, fault, cause
     assert remains(host) == ""
 
 
+def test_a_generation_whose_restored_kv_is_wrong_ends_on_the_one_before(host, good):
+    tier = {"type": "fs", "root_dir": "/var/lib/vllm/kv/000000000000"}
+    extra = {"cpu_bytes_to_use": 2**26, "secondary_tiers": [tier]}
+    flags = {"kv-transfer-config": {"kv_connector_extra_config": extra}}
+    sound = variant(host, good, flags)
+    code, said = switch(host, sound, "--quality")
+    assert code == 0, said
+    assert "pushing it out of the GPU and of RAM" in said
+    restored = (
+        r"quality 38% computed, 38% with [1-9][\d,]* tokens restored, [\d.]+ MB of it from SSD"
+    )
+    assert re.search(restored, said), said
+    assert "warning" not in said
+    number = variant(host, sound, STANDIN_FAULT="bad-restore")
+    code, said = switch(host, number, "--go-back", "--quality")
+    assert code == 1
+    last = said.splitlines()[-1]
+    assert f"generation {number} failed and generation {sound} serves again, after" in last
+    assert "answers from restored KV are worse: 0% right, 38% computed" in last
+    assert serving(host) == sound
+
+
 def test_a_generation_that_is_slower_than_the_gate_allows_ends_on_the_one_before(host, good):
     usual = variant(host, good, STANDIN_TOKEN_S="0.003")
     assert switch(host, usual)[0] == 0

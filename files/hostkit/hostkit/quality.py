@@ -3,10 +3,11 @@
 Scores are compared, never texts: a hybrid's output after a restore from SSD is not bit-identical.
 """
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from hostkit import generations, goodstart, questions, server
+from hostkit import generations, goodstart, questions, restore, server
 from hostkit.jobs import progress
 from hostkit.process import Failure
 
@@ -15,7 +16,6 @@ TOLERANCE = 0.15
 AT_ONCE = 4
 ANSWER_TOKENS = 48
 THINKING_TOKENS = 4096
-FILLER_WORDS = 8000
 
 
 def register(subparsers: Any) -> None:
@@ -30,27 +30,41 @@ def _run() -> int:
 
 
 def measure(found: server.Server) -> float:
-    """The share of right answers. Where there is an SSD tier, the lower of two passes counts.
+    """The share of right answers. Where KV is offloaded, the lower of two passes counts.
 
-    The second pass is asked after the first one's KV was pushed out of the GPU, so that it comes
-    back from RAM and SSD. Failure when its score is lower by more than the tolerance.
+    The first pass is computed: nothing that a cache holds is used. The second is asked after its
+    KV was pushed out of the GPU and, where there is an SSD tier, out of RAM, so that it comes back
+    from there. Failure when its score is lower by more than the tolerance.
     """
     note = generations.note(found.generation)
-    asked = questions.of(note.get("max_model_len", 0))
+    context = note.get("max_model_len", 0)
+    asked = questions.of(context)
     thinks = bool(note.get("thinks"))
+    # Both passes have it, and nobody else: what an earlier check left is not read again.
+    options: dict[str, Any] = {"cache_salt": os.urandom(16).hex()}
+    options["max_tokens"] = THINKING_TOKENS if thinks else ANSWER_TOKENS
+    if thinks:
+        options["chat_template_kwargs"] = {"enable_thinking": True}
     progress(f"quality check: {len(asked)} questions{', thinking' if thinks else ''}")
-    computed = _score(found, asked, thinks)
-    if not note.get("kv_offload"):
+    computed = _score(found, asked, options)
+    below = restore.tiers(found.generation)
+    if below is None:
         progress(f"quality {computed:.0%}, computed")
         return computed
-    before = _restored_tokens(found)
-    _push_out(found)
-    restored = _score(found, asked, thinks)
-    tokens = int(_restored_tokens(found) - before)
-    progress(f"quality {computed:.0%} computed, {restored:.0%} with {tokens:,} tokens restored")
+    restore.push_out(found, below, context)
+    before = restore.counters(found)
+    restored = _score(found, asked, options)
+    after = restore.counters(found)
+    tokens = int(after.restored_tokens - before.restored_tokens)
+    from_ssd = after.ssd_bytes - before.ssd_bytes
+    said = f"quality {computed:.0%} computed, {restored:.0%} with {tokens:,} tokens restored"
+    progress(said + (f", {from_ssd / 1e6:,.1f} MB of it from SSD" if below.ssd else ""))
     if not tokens:
         progress("warning: no KV came back from RAM or SSD, so that was not compared")
-    elif computed - restored > TOLERANCE:
+        return computed
+    if below.ssd and not from_ssd:
+        progress("warning: no KV came back from SSD, so that tier was not compared")
+    if computed - restored > TOLERANCE:
         raise Failure(
             f"answers from restored KV are worse: {restored:.0%} right, {computed:.0%} computed"
         )
@@ -70,30 +84,12 @@ def baseline(number: int | None) -> float | None:
     return found.score if found else None
 
 
-def _score(found: server.Server, asked: list[questions.Question], thinks: bool) -> float:
+def _score(found: server.Server, asked: list[questions.Question], options: dict[str, Any]) -> float:
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        right = list(pool.map(lambda each: _is_right(found, each, thinks), asked))
+        right = list(pool.map(lambda each: _is_right(found, each, options), asked))
     return sum(right) / len(right)
 
 
-def _is_right(found: server.Server, question: questions.Question, thinks: bool) -> bool:
-    options: dict[str, Any] = {"max_tokens": THINKING_TOKENS if thinks else ANSWER_TOKENS}
-    if thinks:
-        options["chat_template_kwargs"] = {"enable_thinking": True}
+def _is_right(found: server.Server, question: questions.Question, options: dict[str, Any]) -> bool:
     message = server.message(found, question.text, options, timeout_s=600)
     return questions.is_right(question, str(message.get("content") or ""))
-
-
-def _push_out(found: server.Server) -> None:
-    """Fill the GPU's KV pool with other texts."""
-    start = goodstart.of_generation(found.generation)
-    pool = (start.kv_tokens if start else None) or 0
-    texts = int(pool / (FILLER_WORDS * 1.2)) + 1 if pool else 0
-    progress(f"pushing it out of the GPU with {texts} other texts")
-    with ThreadPoolExecutor(AT_ONCE) as executor:
-        prompts = (questions.filler(FILLER_WORDS, number) for number in range(texts))
-        list(executor.map(lambda prompt: server.complete(found, prompt, 1), prompts))
-
-
-def _restored_tokens(found: server.Server) -> float:
-    return server.total(server.metrics(found), "vllm:external_prefix_cache_hits_total") or 0.0

@@ -48,6 +48,7 @@ LINKS = "/srv/standin"
 """Where the wheels lie on the host: the deploy's find_links."""
 
 _SOURCE = Path(__file__).with_name("server.py")
+_TIERS = Path(__file__).with_name("tiers.py")
 _BREAKS = "import a_dependency_that_nobody_has\n"
 _MAIN = "from vllm.standin import main\n"
 
@@ -74,6 +75,7 @@ def wheel(version: str) -> tuple[str, bytes]:
         "vllm/_custom_ops.py": "",
         "vllm/standin.py": _SOURCE.read_text(encoding="utf-8"),
         "vllm/bench.py": _SOURCE.with_name("bench.py").read_text(encoding="utf-8"),
+        "vllm/standin_tiers.py": _TIERS.read_text(encoding="utf-8"),
         "vllm/flags.py": f"MORE_FLAGS = {VERSIONS[version]!r}\n",
         "vllm/entrypoints/__init__.py": "",
         "vllm/entrypoints/cli/__init__.py": "",

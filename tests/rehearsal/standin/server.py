@@ -9,6 +9,7 @@ STANDIN_FAULT      a comma-separated list of
     never-ready    goes on loading
     nonsense       answers, but not with as many tokens as were asked for
     wrong          answers of the right length with nothing right in them
+    bad-restore    the same, but only to what comes back from RAM or SSD
     stuck          takes requests and never works on them; /health stays 200
     ignore-term    SIGTERM does nothing
 STANDIN_START_S    seconds that loading takes (0.2)
@@ -35,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from vllm.standin_tiers import Tiers
 
 FAULTS = set(filter(None, os.environ.get("STANDIN_FAULT", "").split(",")))
 START_S = float(os.environ.get("STANDIN_START_S", "0.2"))
@@ -114,10 +116,11 @@ def engine(files: list[str]) -> None:
 class Requests:
     """Counts as vLLM's metrics have them, for at most `slots` requests at a time."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, tiers: Tiers) -> None:
         self.lock = threading.Lock()
         self.slots = threading.Semaphore(slots)
         self.running = self.waiting = self.finished = self.prompt = self.generated = 0
+        self.tiers = tiers
 
     def work(
         self,
@@ -158,6 +161,7 @@ class Requests:
             "request_success_total": self.finished,
             "kv_cache_usage_perc": 0.0,
         }
+        values |= self.tiers.metrics()
         own = "".join(f"vllm:{name}{labels} {float(value)}\n" for name, value in values.items())
         more = Path(os.environ.get("HOME", "/nowhere"), "metrics")
         return own + (more.read_text(encoding="utf-8") if more.is_file() else "")
@@ -253,7 +257,8 @@ class Handler(BaseHTTPRequestHandler):
             self.stream(len(str(prompt).split()), tokens, body.get("token_s", TOKEN_S))
             return
         self.requests.work(len(str(prompt).split()), tokens)
-        if "wrong" in FAULTS:
+        restored = self.requests.tiers.take(f"{body.get('cache_salt')} {prompt}")
+        if "wrong" in FAULTS or ("bad-restore" in FAULTS and restored):
             text = "as it were " * 8
         if "nonsense" in FAULTS:
             text, tokens = "!!!!!!!!", 0
@@ -307,7 +312,9 @@ def serve(config: dict[str, Any], version: str) -> int:
         # Not before: SIGTERM ends a vLLM that is still loading at once.
         signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     Handler.config, Handler.version = config, version
-    Handler.requests = requests = Requests(config.get("max-num-seqs", 16))
+    offload = config.get("kv-transfer-config", {}).get("kv_connector_extra_config", {})
+    tiers = Tiers(KV_TOKENS, offload.get("cpu_bytes_to_use", 0), "secondary_tiers" in offload)
+    Handler.requests = requests = Requests(config.get("max-num-seqs", 16), tiers)
     log(f"Starting vLLM server on http://{config['host']}:{config['port']}")
     server = Server((config["host"], config["port"]), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
