@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hostkit import (
-    bench,
     gate,
     generations,
     goodstart,
     idle,
     lock,
+    pace,
     paths,
     preflight,
     quality,
@@ -114,13 +114,13 @@ def switch(order: Order) -> int:
         progress(budget(order.generation))
         if not (order.force or unused):
             idle.require(order.wait_s, progress)
-        pace = None
+        speed = None
         if order.bench_gate is not None and not unused:
-            pace = _pace_before()
+            speed = _speed_before()
             if not order.force:
                 # Somebody may have come meanwhile.
                 idle.require(order.wait_s, progress)
-        _Switch(order, back, score, pace).carry_out()
+        _Switch(order, back, score, speed).carry_out()
     return 0
 
 
@@ -128,12 +128,12 @@ class _Switch:
     """The part of a switch during which the host may be without a server."""
 
     def __init__(
-        self, order: Order, back: int | None, score: float | None, pace: bench.Pace | None
+        self, order: Order, back: int | None, score: float | None, speed: pace.Pace | None
     ) -> None:
         self.order = order
         self.back = back
         self.score = score
-        self.pace = pace
+        self.speed = speed
         self.current = generations.linked(paths.CURRENT)
         self.previous = generations.linked(paths.PREVIOUS)
         self.stopped_at = time.monotonic()
@@ -178,7 +178,7 @@ class _Switch:
         if score is not None and (why := quality.worse(score, self.score)):
             failures.append(why)
         if self.order.bench_gate is not None and not failures:
-            said, too_slow = bench.compare(bench.measure(found), self.pace, self.order.bench_gate)
+            said, too_slow = pace.compare(pace.measure(found), self.speed, self.order.bench_gate)
             if too_slow:
                 failures.append(said)
             else:
@@ -229,13 +229,13 @@ def _score_before() -> float | None:
         return None
 
 
-def _pace_before() -> bench.Pace | None:
+def _speed_before() -> pace.Pace | None:
     """The speed of the server that is going to be stopped; None when it cannot be told."""
     if why := idle.busy():
         progress(f"warning: there is nothing to compare the speed with: {why}")
         return None
     try:
-        return bench.measure(server.find())
+        return pace.measure(server.find())
     except server.NotAnswering as error:
         progress(f"warning: there is nothing to compare the speed with: {error}")
         return None

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hostkit import bench, server
-from hostkit.bench import Pace
+from hostkit import pace, server
+from hostkit.pace import Pace
 from tasks.shared import switches
 
 SERVER = server.Server(1, 1, "http://127.0.0.1:1", "m", "0")
@@ -19,9 +19,9 @@ def fake(monkeypatch):
     lock = threading.Lock()
 
     def complete(_server, prompt, tokens, cache_salt):
-        assert tokens == bench.TOKENS
+        assert tokens == pace.TOKENS
         with lock:
-            if len(found.salts) % bench.AT_ONCE == 0:
+            if len(found.salts) % pace.AT_ONCE == 0:
                 found.finished += found.others.pop(0) if found.others else 0
             found.finished += 1
             found.salts.append(cache_salt)
@@ -36,23 +36,23 @@ def fake(monkeypatch):
 
 
 def test_every_round_asks_the_same_and_reads_nothing_that_is_cached(fake):
-    found = bench.measure(SERVER)
+    found = pace.measure(SERVER)
     assert found is not None
-    assert len(found.rounds) == bench.ROUNDS
-    assert len(set(fake.prompts)) == bench.AT_ONCE
-    assert len(set(fake.salts)) == bench.ROUNDS + 1
+    assert len(found.rounds) == pace.ROUNDS
+    assert len(set(fake.prompts)) == pace.AT_ONCE
+    assert len(set(fake.salts)) == pace.ROUNDS + 1
 
 
 def test_a_round_in_which_others_used_the_server_does_not_count(fake):
     fake.others = [0, 3, 0, 1]
-    found = bench.measure(SERVER)
+    found = pace.measure(SERVER)
     assert found is not None
-    assert len(found.rounds) == bench.ROUNDS - 2
+    assert len(found.rounds) == pace.ROUNDS - 2
 
 
 def test_a_server_that_others_use_all_along_has_no_pace(fake):
     fake.running = 1
-    assert bench.measure(SERVER) is None
+    assert pace.measure(SERVER) is None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_server_that_others_use_all_along_has_no_pace(fake):
     ],
 )
 def test_only_what_is_slower_by_more_than_the_gate_is_refused(now, before, said, too_slow):
-    found, refused = bench.compare(now, before, 5)
+    found, refused = pace.compare(now, before, 5)
     assert (found.startswith(said), refused) == (True, too_slow)
 
 

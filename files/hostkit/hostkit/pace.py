@@ -40,7 +40,7 @@ class Pace:
 
 
 def register(subparsers: Any) -> None:
-    parser = subparsers.add_parser("bench", help="measure the server's tokens a second")
+    parser = subparsers.add_parser("pace", help="measure the server's tokens a second")
     parser.set_defaults(run=lambda _args: _run())
 
 
@@ -56,7 +56,7 @@ def measure(found: server.Server) -> Pace | None:
     """Measure a server, after one round that does not count; None when others used it all along."""
     progress(f"measuring its speed: {ROUNDS} rounds of {AT_ONCE} completions of {TOKENS} tokens")
     _round(found)
-    rounds = [pace for pace in (_round(found) for _ in range(ROUNDS)) if pace is not None]
+    rounds = [each for each in (_round(found) for _ in range(ROUNDS)) if each is not None]
     return Pace(tuple(rounds)) if rounds else None
 
 
