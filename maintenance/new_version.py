@@ -62,15 +62,15 @@ def adopt(version: str) -> int:
     print(f"\nThe series of {base} on the wheel of {version}:")
     for each in tried:
         print(f"  {each.patch.name}: {each.state}{each.reason and ': '}{each.reason}")
-    print("\nWhat vLLM can be told, and its defaults:")
-    for line in [change.line for change in changes] or ["no difference"]:
-        print(f"  {line}")
-    if manifest.start(version, base, changes):
-        print(f"\nStarted: {compat.MANIFESTS}/vllm-{version}/")
+    started = manifest.start(version, base, changes)
     known = compat.manifest(version)
-    print(f"\nOf these the compatibility manifest of {version} has no word on:")
-    for line in [each.line for each in manifest.unjudged(changes, known)] or ["none"]:
-        print(f"  {line}")
+    unjudged = manifest.unjudged(changes, known)
+    print("\nWhat vLLM can be told, and its defaults; ? where the manifest has no word on it:")
+    for change in changes:
+        print(f"  {'?' if change in unjudged else ' '} {change.line}")
+    print(f"  {len(changes)} differences, {len(unjudged)} without a word in files/compat")
+    if started:
+        print(f"\nStarted: {compat.MANIFESTS}/vllm-{version}/")
     broken = manifest.broken(changes, known)
     open_questions = [*unknown(version), *broken, *conflicts(tried)]
     if not any(each.state == CONFLICTS for each in tried):
@@ -150,7 +150,9 @@ def unknown(version: str) -> list[str]:
     if version in packages.checked_versions():
         return []
     checked = ", ".join(packages.checked_versions())
-    return [f"files/scheduler was tested on {checked} only: it falls back to vLLM's own order"]
+    return [
+        f"files/scheduler was tested on {checked} only: prefill_order = 'shortest_first' is refused"
+    ]
 
 
 def unpack(pin: Path, work: Path) -> Path:

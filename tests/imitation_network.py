@@ -39,7 +39,7 @@ class Network:
 @contextlib.contextmanager
 def network(files: Mapping[str, bytes], folder: Path) -> Iterator[Network]:
     """The network, with these files (path to content) at https://files.invalid and over http."""
-    certificate = _certificates(folder)
+    certificate = certificates(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     asked: list[str] = []
@@ -145,7 +145,7 @@ def _carry(one: socket.socket, other: socket.socket) -> None:
             ways[source].sendall(data)
 
 
-def _certificates(folder: Path) -> Path:
+def certificates(folder: Path) -> Path:
     """Write authority.pem; returns the file with the server's certificate and key."""
     folder.mkdir(parents=True, exist_ok=True)
     now = datetime.datetime.now(datetime.UTC)

@@ -2,6 +2,9 @@
 
 import pytest
 
+from tasks.shared.network import BUNDLE, CERTIFICATES
+from tests.imitation_network import certificates
+
 from . import deploys, standin, state
 from .conftest import rehearsal
 
@@ -33,11 +36,19 @@ def wait_until_healthy():
 
 
 @pytest.fixture(scope="module")
-def host():
+def authority(tmp_path_factory):
+    """A PEM file with a certificate authority of nobody's."""
+    certificates(folder := tmp_path_factory.mktemp("network"))
+    return folder / "authority.pem"
+
+
+@pytest.fixture(scope="module")
+def host(authority):
     """A host on which somebody's own server holds the port; ours was there once, and is gone."""
     rehearsal("up", "--name", HOST, "--fresh")
     standin.furnish(HOST)
-    done = deploys.pyinfra("deploy.py", "-y", host=HOST)
+    told = ("--data", f"ca_certificates={authority}")
+    done = deploys.pyinfra("deploy.py", "-y", *told, host=HOST)
     assert done.returncode == 0, done.stderr[-4000:]
     deploys.on_host(
         "systemctl stop vllm; mkdir /srv/theirs; cd /srv/theirs; "
@@ -54,9 +65,11 @@ def host():
     rehearsal("down", "--name", HOST)
 
 
-def test_an_uninstalled_host_has_nothing_of_it_but_what_was_kept(host):
-    left = "ls -d /etc/vllm /run/vllm /etc/systemd/system/vllm* 2>/dev/null; true"
+def test_an_uninstalled_host_has_nothing_of_it_but_what_was_kept(host, authority):
+    left = f"ls -d /etc/vllm /run/vllm /etc/systemd/system/vllm* {CERTIFICATES} 2>/dev/null; true"
     assert deploys.on_host(left, host=host) == ""
+    line = authority.read_text().splitlines()[3]
+    assert deploys.on_host(f"grep -cxF {line} {BUNDLE}; true", host=host) == "0"
     # The rehearsal mounts its download cache there, and a mounted folder is nobody's to empty.
     assert deploys.on_host("find /opt/vllm -mindepth 1 -maxdepth 2", host=host).split() == [
         "/opt/vllm/cache",
