@@ -22,6 +22,7 @@ lint: venv  ## ruff and mypy
 	@$(PYTHON) -m ruff check --quiet .
 	@$(PYTHON) -m ruff format --check --quiet .
 	@$(PYTHON) -m mypy --no-error-summary
+	@$(PYTHON) -m mypy --no-error-summary --python-version=3.10 files/hostkit/hostkit
 
 locks: venv  ## resolve the hash-pinned requirements and files/locks again
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" && requirements/compile.sh && files/locks/compile.sh

@@ -146,6 +146,11 @@ def test_a_stop_that_was_asked_for_is_no_failure(serving):
     assert deploys.latest_failure(serving)["number"] == before
 
 
+def test_the_server_is_the_last_to_go_when_memory_runs_out(serving):
+    score = f"cat /proc/{show(serving, 'MainPID')}/oom_score_adj"
+    assert run(score, serving) == "-500"
+
+
 def test_what_is_left_in_shared_memory_is_swept_and_a_foreign_file_is_not(serving):
     """Also what RemoveIPC= does not see: a file of the user whose last process ended long ago."""
     run("systemctl stop vllm", serving)
