@@ -151,8 +151,8 @@ def test_a_folder_exchanged_for_a_link_in_the_middle_of_a_walk_leads_nowhere(tie
     victim = tier.folder / USED / "m_0a1b_r0/000"
     look = kvtier.Walk._look
 
-    def exchanged(self, folder, tally):
-        found = look(self, folder, tally)
+    def exchanged(self, folder, path, tally):
+        found = look(self, folder, path, tally)
         if "000" in found[1]:
             victim.rename(tier.root / "away")
             victim.symlink_to(outside.parents[1])

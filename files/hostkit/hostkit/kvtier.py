@@ -14,7 +14,7 @@ import threading
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -74,6 +74,11 @@ class Tally:
     removed_bytes: int = 0
     removed_folders: int = 0
     minutes: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def removed(self) -> int:
+        """Files and folders."""
+        return self.removed_blocks + self.removed_temporary + self.removed_folders
 
     def add(self, other: "Tally") -> None:
         self.files += other.files
@@ -164,64 +169,75 @@ class Walk:
         self._now = time.time()
 
     def through(self, fingerprint: str) -> Tally:
-        return self._visit(self._root, "", fingerprint, depth=0)[0]
+        tally = Tally()
+        self._visit(self._root, "", fingerprint, 0, tally)
+        return tally
 
-    def _visit(self, parent: int, above: str, name: str, depth: int) -> tuple[Tally, bool]:
-        """A folder's tally, and whether the folder is still there."""
+    def _visit(self, parent: int, above: str, name: str, depth: int, tally: Tally) -> bool:
+        """Add what a folder holds to a tally; is the folder still there?"""
         if time.monotonic() > self._until:
             raise OutOfTime("it takes too long")
-        tally, path = Tally(), f"{above}/{name}"
+        path = f"{above}/{name}"
         if depth > _DEEPEST or (self._again and self._oldest.of(path) > self._judge.minute):
-            return tally, True
+            return True
         try:
             folder = os.open(name, _FOLDER, dir_fd=parent)
         except FileNotFoundError:
-            return tally, False
+            return False
         except NotADirectoryError:
-            return tally, True
+            return True
+        removed = tally.removed
         try:
             info = os.fstat(folder)
             if info.st_dev != self._device:
-                return tally, True
-            stays, below = self._look(folder, tally)
-            if not self._again:
-                # What lies deeper is asked of each folder by itself.
-                self._oldest.note(path, [0] if below else tally.minutes)
-            for found, there in self._below(folder, path, below, depth):
-                tally.add(found)
-                stays += there
+                return True
+            stays, below = self._look(folder, path, tally)
+            stays += sum(self._below(folder, path, below, depth, tally))
         finally:
             os.close(folder)
-        emptied = tally.removed_blocks or tally.removed_temporary or tally.removed_folders
+        emptied = tally.removed != removed
         is_old = info.st_mtime < self._now - _YOUNG_S
         if stays or not depth or not self._remove or not (emptied or is_old):
-            return tally, True
-        return tally, not self._is_removed(parent, name, tally)
+            return True
+        return not self._is_removed(parent, name, tally)
 
-    def _look(self, folder: int, tally: Tally) -> tuple[int, list[str]]:
+    def _look(self, folder: int, path: str, tally: Tally) -> tuple[int, list[str]]:
         """How many entries of a folder stay, and the names of the folders in it."""
-        stays, below = 0, []
+        stays, below, minutes = 0, list[str](), list[int]()
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     below.append(entry.name)
                 else:
-                    stays += self._stays(folder, entry, tally)
+                    stays += self._stays(folder, entry, tally, minutes)
+        if not self._again:
+            # What lies deeper is asked of each folder by itself.
+            self._oldest.note(path, [0] if below else minutes)
         return stays, below
 
     def _below(
-        self, folder: int, path: str, names: list[str], depth: int
-    ) -> Iterable[tuple[Tally, bool]]:
-        def visit(name: str) -> tuple[Tally, bool]:
-            return self._visit(folder, path, name, depth + 1)
-
+        self, folder: int, path: str, names: list[str], depth: int, tally: Tally
+    ) -> Iterator[bool]:
+        """Which of the folders in a folder are still there."""
         if depth != _SPREAD_BELOW:
-            return map(visit, names)
+            for name in names:
+                yield self._visit(folder, path, name, depth + 1, tally)
+            return
+
+        def visit(name: str) -> tuple[bool, Tally]:
+            own = Tally()
+            return self._visit(folder, path, name, depth + 1, own), own
+
         # Its end is waited for, however it comes: the threads name files relative to this folder.
         with ThreadPoolExecutor(_THREADS) as pool:
-            return list(pool.map(visit, names))
+            for there, own in pool.map(visit, names):
+                tally.add(own)
+                yield there
 
-    def _stays(self, folder: int, entry: "os.DirEntry[str]", tally: Tally) -> bool:
+    def _stays(
+        self, folder: int, entry: "os.DirEntry[str]", tally: Tally, minutes: list[int]
+    ) -> bool:
+        """Does a file stay? A block that does adds the minute of its last use."""
         is_temporary = entry.name.endswith(".tmp")
         if not is_temporary and not entry.name.endswith(".bin"):
             return True
@@ -246,6 +262,7 @@ class Walk:
         tally.files += 1
         tally.bytes += info.st_size
         if not is_temporary:
+            minutes.append(minute)
             tally.minutes[minute] += info.st_size
         return True
 
