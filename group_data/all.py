@@ -131,11 +131,13 @@ hours_of_day = None  # for one run: "9-18"
 load_test_concurrency = [1, 8, 16]  # requests at once
 load_test_prompts = ["synthetic", "real"]  # random words | prose, code, tables, notes
 load_test_lengths = ["short", "long", "mixed"]  # 512 | 16,000 | 64 to 16,000 tokens
+load_test_scenarios = ["late_short", "evicted"]  # "evicted_restart": restarts the server, too
 load_test_rounds = 3  # so many requests for each of those at once, at least 4
 load_test_answer = 256  # tokens of each answer
 load_test_minutes = 60  # no run is begun later, and one that goes on is ended
 load_test_tolerance = 15  # percent that it may be worse than the last good one
 load_test_baseline = "last"  # for one run: --data load_test_baseline=new accepts a slower server
+soak = 0.0  # for one run: --data soak=8 asks the same for 8 hours instead, and looks for drift
 
 # --- WSL2 and Windows (nothing of it is done with wsl2 = False) -----------------------------------
 # All of it goes into Windows' .wslconfig, and holds after `wsl --shutdown`. None: as it is there.

@@ -5,4 +5,10 @@ from tasks.shared.operations import load_test
 from tasks.shared.settings import settings
 
 notices.failures()
-load_test.measured(name="Measure the server", settings=settings(), wait_s=settings().idle_wait_s)
+own = settings()
+load_test.measured(
+    name="Measure the server",
+    settings=own,
+    wait_s=own.idle_wait_s,
+    deadline_s=own.ready_timeout_s,
+)

@@ -6,22 +6,25 @@ Used against the rehearsal's server (tests/rehearsal/measure_prefill.py) and on 
 
 from __future__ import annotations
 
-import http.client
-import json
 import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
+
+from hostkit import streaming
 
 
 class Reply(Protocol):
     """Seconds from the request to its first token, and to its last."""
 
-    first_s: float
-    total_s: float
+    @property
+    def first_s(self) -> float: ...
+
+    @property
+    def total_s(self) -> float: ...
 
 
 Ask = Callable[[Sequence[int], int], Reply]
@@ -121,41 +124,8 @@ def table(orders: Mapping[str, Mapping[str, float]]) -> str:
     return "\n".join(rows)
 
 
-@dataclass
-class _Reply:
-    first_s: float
-    total_s: float
-
-
 def http_ask(port: int, key: str, model: str, timeout_s: float = 600) -> Ask:
     """Asks a server on this machine's loopback."""
-
-    def ask(prompt: Sequence[int], tokens: int) -> Reply:
-        body: dict[str, Any] = {
-            "model": model,
-            "prompt": list(prompt),
-            "max_tokens": tokens,
-            "temperature": 0,
-            "ignore_eos": True,
-            "stream": True,
-            "return_token_ids": True,
-        }
-        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
-        asked, times = time.monotonic(), []
-        try:
-            connection.request("POST", "/v1/completions", json.dumps(body), headers)
-            response = connection.getresponse()
-            if response.status != 200:
-                raise RuntimeError(f"{response.status}: {response.read().decode()[:400]}")
-            for line in response:
-                if line.startswith(b"data:") and b"[DONE]" not in line:
-                    choice = (json.loads(line[5:]).get("choices") or [{}])[0]
-                    times += [time.monotonic()] * len(choice.get("token_ids") or [])
-        finally:
-            connection.close()
-        if len(times) != tokens:
-            raise RuntimeError(f"{len(times)} tokens came instead of {tokens}")
-        return _Reply(times[0] - asked, times[-1] - asked)
-
-    return ask
+    return lambda prompt, tokens: streaming.complete(
+        f"127.0.0.1:{port}", key, model, prompt, tokens, timeout_s
+    )

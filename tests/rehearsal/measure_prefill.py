@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 
+import tasks.shared  # noqa: F401 - hostkit can be imported from then on
 from tests import prefill_orders
 
 from . import deploys, state

@@ -17,6 +17,7 @@ SHORT = [
     *("--data", 'load_test_prompts=["real"]'),
     *("--data", 'load_test_lengths=["short"]'),
     *("--data", "load_test_answer=8"),
+    *("--data", "load_test_scenarios=[]"),
     *("--data", "load_test_tolerance=40"),
 ]
 
@@ -76,9 +77,16 @@ def test_it_measures_keeps_and_shows_what_it_asked_and_an_unchanged_repeat_is_in
     assert 15 < kept["rows"][0]["figures"]["answer_tokens_per_s"] <= 40
     assert "<svg" in next(folder(quick).glob("*.svg")).read_text()
 
-    status, said = load_test(quick)
+    status, said = load_test(quick, "--data", 'load_test_scenarios=["late_short","evicted"]')
     assert status == 0, said
     assert "the same generation" in said
+    assert "in the same way before: late short question; evicted document" in said
+    late, document = (row["figures"] for row in results(quick)[-1]["rows"][1:])
+    # The stand-in sends its eight tokens together, and keeps nothing.
+    for figures in (late, document):
+        assert all(400 <= value < 2000 for value in figures.values()), figures
+    assert {*late} == {f"{name}_first_token_ms" for name in ("alone", "late", "long")}
+    assert {*document} == {"computed_first_token_ms", "gpu_first_token_ms"}
 
 
 def test_a_slower_server_fails(quick):

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from tasks.shared.load_tests import compare, kept, plan, show
+from tasks.shared.load_tests import compare, drift, kept, plan, show
 from tasks.shared.load_tests.hosts import Outlook
 
 PRODUCTION = Outlook(
@@ -53,10 +53,10 @@ def test_two_plans_ask_for_the_same(make):
 
 
 def test_the_estimate_is_what_the_same_runs_took_and_none_without_them(make):
-    runs = plan.plan(make(), PRODUCTION).runs
-    rows = [{"name": run.name, "took_s": 30.0} for run in runs]
-    assert plan.estimate_s(runs, rows) == 18 * 30
-    assert plan.estimate_s(runs, rows[1:]) is None
+    names = plan.plan(make(), PRODUCTION).names
+    rows = [{"name": name, "took_s": 30.0} for name in names]
+    assert plan.estimate_s(names, rows) == (18 + 2) * 30
+    assert plan.estimate_s(names, rows[1:]) is None
 
 
 def test_a_setting_that_names_one_twice_is_refused(make):
@@ -166,7 +166,7 @@ def test_the_newest_result_in_order_is_what_is_compared_with(tmp_path, monkeypat
 
 def test_the_table_shows_the_change_and_the_articles_figure():
     now, before = result(answer_tokens_per_s=80.0), result()
-    lines = show.table(now, before, compare.compare(now, before, 15))
+    lines = show.table(now, compare.compare(now, before, 15))
     row = next(line for line in lines if line.strip().startswith("real, short, 8"))
     assert row.split("  ")[-1].strip() == "352-392"
     assert "80.00 (-25 %)" in row
@@ -180,3 +180,45 @@ def test_the_picture_needs_nothing_from_elsewhere(tmp_path):
     assert "real, short, 8 in parallel" in text
     assert 'xlink:href="http' not in text
     assert "<script" not in text or "src=" not in text
+
+
+def test_a_soak_is_one_run_over_and_over_and_nothing_else(make):
+    made = plan.plan(make(soak=2.0), PRODUCTION)
+    assert made.names == ["soak: real, mixed, 16 in parallel"]
+    order = made.order("1", "me", 60, 0, 600)
+    assert (order["runs"], order["scenarios"]) == ([], [])
+    assert order["soak"]["seconds"] == 7200
+    assert order["budget_s"] == 7200 + plan.SOAK_SPARE_S
+    assert len(order["soak"]["tokens"]) == 5 * 48
+
+
+def samples(**last):
+    even = {"answer_tokens_per_s": 100.0, "first_token_p50_ms": 500.0, "server_mib": 8000}
+    return [even | {"answer_tokens_per_s": 10.0}] + [even] * 4 + [even | last] * 2
+
+
+def test_a_steady_soak_is_in_order_however_slow_its_first_round_was():
+    assert drift.problems(samples(), 15) == []
+
+
+@pytest.mark.parametrize(
+    ("fails", "passes"),
+    [
+        ({"answer_tokens_per_s": 80.0}, {"answer_tokens_per_s": 90.0}),
+        ({"first_token_p50_ms": 600.0}, {"first_token_p50_ms": 550.0}),
+        ({"server_mib": 8500}, {"server_mib": 8300}),
+    ],
+)
+def test_a_soak_that_drifts_fails_and_one_that_hardly_does_passes(fails, passes):
+    assert drift.problems(samples(**passes), 15) == []
+    (problem,) = drift.problems(samples(**fails), 15)
+    assert "in the first third" in problem
+    now = result()
+    now["rows"][0]["samples"] = samples(**fails)
+    assert f"{problem}" in compare.compare(now, None, 15).problems
+
+
+def test_memory_that_the_host_lacks_is_shown_and_not_judged():
+    told = [{"available_mib": 10_000}] * 3 + [{"available_mib": 100}] * 3
+    assert drift.problems(told, 15) == []
+    assert "memory of the host left" in str(drift.drifts(told)[0])

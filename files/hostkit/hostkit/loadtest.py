@@ -4,7 +4,6 @@ What is measured is decided on the control machine (tasks/shared/load_tests); th
 """
 
 import contextlib
-import functools
 import json
 import os
 import re
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from hostkit import (
-    benchmark,
     generations,
     good,
     goodstart,
@@ -28,12 +26,12 @@ from hostkit import (
     warmup,
 )
 from hostkit.jobs import progress
+from hostkit.loadsteps import ADVICE, Session
 from hostkit.process import Failure, read_json, write_atomic
 
 WORK = paths.RUN / "load-test"
 RESULT = paths.HEALTH / "load-test.json"
 UNIT = "vllm-job-load-test.service"
-ADVICE = "a load test takes turns with nobody: run it again when it is idle"
 
 _SEQUENCES = re.compile(r'^"?max-num-seqs"?: (\d+)$', re.MULTILINE)
 
@@ -104,52 +102,20 @@ def run(order: dict[str, Any]) -> int:
             "order": order,
             "began": time.time(),
             **{key: value for key, value in look().items() if key != "why_not"},
-            "rows": [],
-            "not_run": [],
         }
+        session = Session(found, order, WORK / "work")
         shutil.rmtree(WORK / "work", ignore_errors=True)
         try:
             warmup.run(found)
-            _measure_all(found, order, result)
+            session.carry_out()
         finally:
             shutil.rmtree(WORK / "work", ignore_errors=True)
             check_nothing_left()
-        check_same(found)
+        check_same(session.found)
+        result |= {"rows": session.rows, "not_run": session.not_run}
         result["seconds"] = round(time.time() - result["began"], 1)
         write_atomic(RESULT, json.dumps(result) + "\n")
     return 0
-
-
-def _measure_all(found: server.Server, order: dict[str, Any], result: dict[str, Any]) -> None:
-    ends = time.monotonic() + order["budget_s"]
-    ratios = functools.cache(functools.partial(benchmark.tokens_per_word, found))
-    steps = order["runs"]
-    for number, step in enumerate(steps, start=1):
-        run = benchmark.Run(**step | {"tokens": tuple(step["tokens"])})
-        if time.monotonic() >= ends:
-            result["not_run"] += [each["name"] for each in steps[number - 1 :]]
-            return
-        idle.require(order["wait_s"], progress, "stopped measuring", ADVICE)
-        progress(f"{number} of {len(steps)}: {run.name}: {len(run.tokens)} requests")
-        rows = benchmark.texts(run, f"{order['id']}-{number}", ratios)
-        began = time.monotonic()
-        measured = benchmark.measure(found, run, rows, WORK / "work", ends, progress)
-        took = round(time.monotonic() - began, 1)
-        result["rows"].append({"name": run.name, "asked": step, "took_s": took, **measured})
-        progress(f"{run.name}: {describe(measured)}")
-
-
-def describe(measured: dict[str, Any]) -> str:
-    """A run's figures in one line."""
-    told = measured["figures"]
-    parts = []
-    if "answer_tokens_per_s" in told:
-        parts.append(f"{told['answer_tokens_per_s']:.1f} tokens/s")
-    if "first_token_p50_ms" in told:
-        parts.append(f"first token after {told['first_token_p50_ms'] / 1000:.2f} s")
-    if measured["failed"]:
-        parts.append(f"{measured['failed']} requests failed: {measured['error']}")
-    return ", ".join(parts) or "nothing was measured"
 
 
 def check_same(before: server.Server) -> None:

@@ -124,6 +124,12 @@ def switch(order: Order) -> int:
     return 0
 
 
+def restart_held(number: int, deadline_s: float) -> None:
+    """One watched start of the generation that serves, for a caller that holds the lock."""
+    check_before_stop(number)
+    _Switch(Order(number, deadline_s), None, None).carry_out()
+
+
 class _Switch:
     """The part of a switch during which the host may be without a server."""
 

@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field, field_validator
 
 Kind = Literal["synthetic", "real"]
 Length = Literal["short", "long", "mixed"]
+Scenario = Literal["late_short", "evicted", "evicted_restart"]
 
 
 class LoadTestSettings(BaseModel):
@@ -14,13 +15,17 @@ class LoadTestSettings(BaseModel):
     load_test_concurrency: list[Annotated[int, Field(ge=1, le=512)]]
     load_test_prompts: list[Kind]
     load_test_lengths: list[Length]
+    load_test_scenarios: list[Scenario]
     load_test_rounds: Annotated[int, Field(ge=1, le=100)]
     load_test_answer: Annotated[int, Field(ge=2, le=4096)]
     load_test_minutes: Annotated[int, Field(ge=1, le=1440)]
     load_test_tolerance: Annotated[int, Field(ge=1, le=100)]
     load_test_baseline: Literal["last", "new"]
+    soak: Annotated[float, Field(ge=0, le=20)]
 
-    @field_validator("load_test_concurrency", "load_test_prompts", "load_test_lengths")
+    @field_validator(
+        "load_test_concurrency", "load_test_prompts", "load_test_lengths", "load_test_scenarios"
+    )
     @classmethod
     def _each_once(cls, value: list[int | str]) -> list[int | str]:
         if len(set(value)) != len(value):

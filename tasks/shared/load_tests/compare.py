@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.shared.load_tests import drift
+
 Result = Mapping[str, Any]
 
 
@@ -28,6 +30,29 @@ MEASURES = (
     Measure("first_token_p50_ms", "first token", "s", scale=0.001, noise=20),
     Measure("token_p50_ms", "per token", "ms", noise=1),
 )
+"""Of a run."""
+
+
+def _first_token(key: str, title: str) -> Measure:
+    return Measure(f"{key}_first_token_ms", title, "s", scale=0.001, noise=50)
+
+
+SCENARIO_MEASURES = (
+    _first_token("alone", "first token of a short question, alone"),
+    _first_token("late", "first token of the same, come during a long prompt"),
+    _first_token("long", "first token of that long prompt"),
+    _first_token("computed", "first token of a document, computed"),
+    _first_token("gpu", "from the GPU"),
+    _first_token("ram", "evicted, from RAM"),
+    _first_token("ssd", "evicted, from SSD"),
+    _first_token("evicted_computed", "evicted, computed again"),
+    _first_token("restarted_ssd", "after a restart, from SSD"),
+    _first_token("restarted_ram", "after a restart, from RAM"),
+    _first_token("restarted_computed", "after a restart, computed again"),
+)
+"""Of what a scenario measures besides; only where it came from there is there a figure."""
+
+_BY_KEY = {each.key: each for each in (*MEASURES, *SCENARIO_MEASURES)}
 
 
 @dataclass(frozen=True)
@@ -60,6 +85,8 @@ def compare(now: Result, before: Result | None, tolerance: int) -> Comparison:
         for row in now["rows"]
         if row.get("failed")
     ]
+    for row in now["rows"]:
+        problems += drift.problems(row.get("samples", []), tolerance)
     if now["not_run"]:
         done = len(now["rows"])
         problems.append(
@@ -72,7 +99,7 @@ def compare(now: Result, before: Result | None, tolerance: int) -> Comparison:
         return Comparison((f"not compared with {_name(before)}: {why_not}",), (*problems,), {})
     changes = _changes(now, before)
     for (row, key), worse in changes.items():
-        measure = next(each for each in MEASURES if each.key == key)
+        measure = _BY_KEY[key]
         if worse > tolerance:
             problems.append(_problem(row, measure, now, before, worse, tolerance))
     return Comparison(tuple(_basis(now, before, changes)), tuple(problems), changes)
@@ -93,7 +120,7 @@ def _changes(now: Result, before: Result) -> dict[tuple[str, str], float]:
     for row in now["rows"]:
         if asked.get(row["name"]) != row["asked"]:
             continue
-        for measure in MEASURES:
+        for measure in _BY_KEY.values():
             new, old = (figure(each, row["name"], measure.key) for each in (now, before))
             if new is not None and old:
                 changes[row["name"], measure.key] = _worse(measure, new, old)

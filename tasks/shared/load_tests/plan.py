@@ -1,7 +1,7 @@
 """What a load test asks of a server: pure functions."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,12 +12,13 @@ SHORT_TOKENS = 512
 LONG_TOKENS = 16_000
 MIXED_TOKENS = (64, LONG_TOKENS)
 LEAST_REQUESTS = 4
+SOAK_ROUNDS = 5
+SOAK_SPARE_S = 3600
+"""What the last round of a soak test may take beyond its time."""
 ROOM = 32
 """Tokens that stay free beside a prompt and its answer."""
 POOL_SHARE = 0.9
 """Of the KV pool: what all requests at once may fill, so that none is put off."""
-OVERHEAD_S = 20
-"""What a run takes besides its requests: importing vLLM's client, reading its tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +33,55 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Soak(Run):
+    """The same run over and over, for so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A few requests by hand, the long ones of so many tokens; `pool` is the GPU's KV pool."""
+
+    name: str
+    tokens: int
+    pool: int
+    offloads: bool
+
+
+SCENARIOS = {
+    "late_short": "late short question",
+    "evicted": "evicted document",
+    "evicted_restart": "evicted document, restart",
+}
+"""The settings' names, and those of the results."""
+
+
+@dataclass(frozen=True)
 class Plan:
-    """The runs in order, and what was cut from what the settings ask for, in words."""
+    """The runs, then the scenarios; and what was cut from what the settings ask for, in words."""
 
     runs: tuple[Run, ...]
+    scenarios: tuple[Scenario, ...]
     cut: tuple[str, ...]
+    soak: Soak | None = None
 
-    def order(self, identity: str, by: str, settings: LoadTestSettings, wait_s: int) -> Any:
-        """What hostkit carries out, as JSON data."""
+    @property
+    def names(self) -> list[str]:
+        soaks = [self.soak.name] if self.soak else []
+        return soaks + [step.name for step in self.runs] + [each.name for each in self.scenarios]
+
+    def order(self, identity: str, by: str, minutes: int, wait_s: int, deadline_s: int) -> Any:
+        """What hostkit carries out, as JSON data; the deadline is of a start on the way."""
         return {
             "id": identity,
             "by": by,
             "wait_s": wait_s,
-            "budget_s": settings.load_test_minutes * 60,
+            "deadline_s": deadline_s,
+            "budget_s": self.soak.seconds + SOAK_SPARE_S if self.soak else minutes * 60,
+            "soak": asdict(self.soak) if self.soak else None,
             "runs": [asdict(run) for run in self.runs],
+            "scenarios": [asdict(scenario) for scenario in self.scenarios],
         }
 
 
@@ -82,7 +118,30 @@ def plan(settings: LoadTestSettings, host: Outlook) -> Plan:
                         at_once,
                     )
                 )
-    return Plan(tuple(runs), tuple(cut))
+    if settings.soak:
+        return Plan((), (), tuple(cut), _soak(settings, runs))
+    return Plan(tuple(runs), tuple(_scenarios(settings, host, cut)), tuple(cut))
+
+
+def _soak(settings: LoadTestSettings, runs: Sequence[Run]) -> Soak | None:
+    """Rounds that are long beside what it takes to begin one; of the last run of the plan."""
+    if not runs:
+        return None
+    last = runs[-1]
+    tokens = last.tokens * SOAK_ROUNDS
+    seconds = settings.soak * 3600
+    return Soak(f"soak: {last.name}", last.prompts, tokens, last.answer, last.concurrency, seconds)
+
+
+def _scenarios(settings: LoadTestSettings, host: Outlook, cut: list[str]) -> Iterator[Scenario]:
+    tokens = min(LONG_TOKENS, _longest(settings.load_test_answer, 1, host))
+    for name in settings.load_test_scenarios:
+        if name == "evicted_restart" and not host.has_ssd_tier:
+            cut.append(
+                "evicted_restart: this generation has no SSD tier, nothing survives a restart"
+            )
+            continue
+        yield Scenario(SCENARIOS[name], tokens, host.kv_tokens, host.offloads)
 
 
 def _longest(answer: int, at_once: int, host: Outlook) -> int:
@@ -105,12 +164,12 @@ def _lengths(length: str, count: int, longest: int) -> list[int]:
     return spread
 
 
-def estimate_s(runs: Sequence[Run], last: Sequence[dict[str, Any]]) -> float | None:
-    """How long these runs will take, by an earlier test's rows; None when it lacks one of them."""
+def estimate_s(names: Sequence[str], last: Sequence[dict[str, Any]]) -> float | None:
+    """How long these steps will take, by an earlier test's rows; None when it lacks one of them."""
     took: dict[str, float] = {row["name"]: row["took_s"] for row in last}
-    if any(run.name not in took for run in runs):
+    if any(name not in took for name in names):
         return None
-    return sum(took[run.name] for run in runs)
+    return sum(took[name] for name in names)
 
 
 def describe(made: Plan, estimate: float | None, minutes: int) -> list[str]:
@@ -121,7 +180,8 @@ def describe(made: Plan, estimate: float | None, minutes: int) -> list[str]:
         f"about {estimate / 60:.0f} min, as last time" if estimate else "no earlier test to go by"
     )
     return [
-        f"{len(made.runs)} runs, {requests} requests, {tokens:,} tokens; {known}; at most "
-        f"{minutes} min (load_test_minutes)",
+        f"{len(made.runs)} runs, {requests} requests, {tokens:,} tokens"
+        + "".join(f"; {scenario.name}" for scenario in made.scenarios),
+        f"{known}; at most {minutes} min (load_test_minutes)",
         *(f"left out or cut: {line}" for line in made.cut),
     ]

@@ -2,6 +2,7 @@
 
 import io
 import tomllib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,33 +13,67 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from tasks.shared.load_tests.compare import MEASURES, Comparison, Measure, Result, figure
+from tasks.shared.load_tests import drift
+from tasks.shared.load_tests.compare import (
+    MEASURES,
+    SCENARIO_MEASURES,
+    Comparison,
+    Measure,
+    Result,
+    figure,
+)
 
 WIDTH = 118
+Row = Mapping[str, Any]
 SPEED = MEASURES[0]
 
 
-def table(now: Result, before: Result | None, comparison: Comparison) -> list[str]:
-    """Lines: a row for each run, each figure with how much worse it is than before."""
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("run")
-    for measure in MEASURES:
-        shown.add_column(measure.head, justify="right")
-    shown.add_column("accepted", justify="right")
-    shown.add_column("article", justify="right")
-    for row in now["rows"]:
+def table(now: Result, comparison: Comparison) -> list[str]:
+    """Lines: a row for each run, one for each figure of the scenarios, all with their changes."""
+    runs = [row for row in now["rows"] if SPEED.key in row["figures"]]
+    lines = _runs(runs, now, comparison) if runs else []
+    lines += _scenarios([row for row in now["rows"] if row not in runs], now, comparison)
+    told = _reference()
+    return [*lines, f"article: {told['source']}: {told['hardware']}; for orientation only"]
+
+
+def _runs(rows: Sequence[Row], now: Result, comparison: Comparison) -> list[str]:
+    shown = _table("run", *(measure.head for measure in MEASURES), "accepted", "article")
+    for row in rows:
         cells = [_cell(row["name"], measure, now, comparison) for measure in MEASURES]
         accepted = row["figures"].get("accepted_length")
         shown.add_row(
             row["name"], *cells, f"{accepted:.2f}" if accepted else "", _range(row["name"])
         )
+    return _lines(shown)
+
+
+def _scenarios(rows: Sequence[Row], now: Result, comparison: Comparison) -> list[str]:
+    shown = _table("scenario", "s", "article")
+    notes = [f"{row['name']}: {row['note']}" for row in rows if row.get("note")]
+    notes += [
+        f"{row['name']}: {each}" for row in rows for each in drift.drifts(row.get("samples", []))
+    ]
+    for row in rows:
+        for measure in SCENARIO_MEASURES:
+            if cell := _cell(row["name"], measure, now, comparison):
+                told = _reference()["scenarios"].get(measure.key, "")
+                shown.add_row(f"{row['name']}: {measure.title}", cell, str(told))
+    return [*(_lines(shown) if shown.row_count else []), *notes]
+
+
+def _table(first: str, *others: str) -> Table:
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    made.add_column(first)
+    for title in others:
+        made.add_column(title, justify="right")
+    return made
+
+
+def _lines(made: Table) -> list[str]:
     output = io.StringIO()
-    Console(file=output, width=WIDTH, color_system=None).print(shown)
-    lines = [line.rstrip() for line in output.getvalue().splitlines() if line.strip()]
-    told = _reference()
-    if any(_range(row["name"]) for row in now["rows"]):
-        lines.append(f"article: {told['source']}: {told['hardware']}; for orientation only")
-    return lines
+    Console(file=output, width=WIDTH, color_system=None).print(made)
+    return [line.rstrip() for line in output.getvalue().splitlines() if line.strip()]
 
 
 def _cell(row: str, measure: Measure, now: Result, comparison: Comparison) -> str:

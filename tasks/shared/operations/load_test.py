@@ -25,13 +25,14 @@ _shown: set[str] = set()
 
 
 @operation(is_idempotent=False)
-def measured(settings: LoadTestSettings, wait_s: int) -> Commands:
+def measured(settings: LoadTestSettings, wait_s: int, deadline_s: int) -> Commands:
     """Measure the server, keep the result, and fail when it is worse than the last good one.
 
     + settings: what is asked, and how much worse it may come out
     + wait_s: how long to wait for a busy server to become idle
+    + deadline_s: how long a start may take, where one is a part of the test
 
-    load_test.measured(name="Measure the server", settings=settings, wait_s=0)
+    load_test.measured(name="Measure", settings=settings, wait_s=0, deadline_s=1800)
     """
     present = host.get_fact(LoadTestOutlook)
     if not present.generation:
@@ -45,17 +46,18 @@ def measured(settings: LoadTestSettings, wait_s: int) -> Commands:
     made = plan(settings, present)
     if host.name not in _shown:
         _shown.add(host.name)
-        estimate = estimate_s(made.runs, last["rows"] if last else [])
+        estimate = estimate_s(made.names, last["rows"] if last else [])
         for line in describe(made, estimate, settings.load_test_minutes):
             host.log(line)
-    if not made.runs:
+    if not made.names:
         yield from refuse("not tested: nothing is left to measure, see above")
         return
     if present.why_not and not state.is_executing:
         host.log_styled(present.why_not, fg="yellow", log_func=logger.warning)
     identity = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     order = f"{ORDERS}/{identity}.json"
-    content = json.dumps(made.order(identity, switches.operator(), settings, wait_s))
+    by, minutes = switches.operator(), settings.load_test_minutes
+    content = json.dumps(made.order(identity, by, minutes, wait_s, deadline_s))
     script = f"umask 022 && mkdir -p {ORDERS} && rm -f {ORDERS}/*.json && cat > {order}"
     yield StringCommand("sh -c", QuoteString(script), _stdin=[content])
     yield from run_job(JOB, "load-test", "run", order)
@@ -80,7 +82,7 @@ def _judged(
     now["verdict"] = "worse" if comparison.problems else "in order"
     file = kept.save(host.name, now | {"problems": comparison.problems})
     show.picture(now, before, file.with_suffix(".svg"))
-    for line in [*show.table(now, before, comparison), *comparison.basis]:
+    for line in [*show.table(now, comparison), *comparison.basis]:
         host.log(line)
     host.log(f"kept in {file}, the picture in {file.with_suffix('.svg')}")
     left = host.get_fact(HostkitProblems, question=["load-test", "left"])
