@@ -1,14 +1,27 @@
 """Measure the server with vLLM's own benchmark, and compare it with the last time."""
 
-from tasks.shared import notices
-from tasks.shared.operations import load_test
+from pyinfra.api.exceptions import DeployError
+
+from tasks.shared import credentials, desired, notices
+from tasks.shared.load_tests import trials
+from tasks.shared.load_tests.plan import How
+from tasks.shared.operations import load_test, vllm
 from tasks.shared.settings import settings
 
 notices.failures()
 own = settings()
+try:
+    variants = trials.of(own)
+except ValueError as error:
+    raise DeployError(str(error)) from None
+
+key = credentials.api_key(own.api_key_file)
+generations = {label: desired.generation(key, variant) for label, variant in variants.items()}
+for label, generation in generations.items():
+    vllm.generation_staged(name=f"Stage the generation with {label}", generation=generation)
 load_test.measured(
     name="Measure the server",
     settings=own,
-    wait_s=own.idle_wait_s,
-    deadline_s=own.ready_timeout_s,
+    how=How(own.idle_wait_s, own.ready_timeout_s),
+    trials=generations,
 )

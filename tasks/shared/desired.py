@@ -5,12 +5,15 @@ from pyinfra import host
 from tasks.shared import credentials, generations, models, releases, templates
 from tasks.shared.facts.files import FolderIdentity
 from tasks.shared.generations import Generation
-from tasks.shared.settings import settings
+from tasks.shared.settings import Settings, settings
 
 
-def generation(key: str) -> Generation:
-    """The generation for the host at hand, its server guarded by this API key."""
-    s = settings()
+def generation(key: str, variant: Settings | None = None) -> Generation:
+    """The generation for the host at hand, its server guarded by this API key.
+
+    A `variant` of its settings takes their place.
+    """
+    s = variant or settings()
     return generations.wanted(
         s,
         releases.wanted(s),

@@ -24,7 +24,7 @@ def clock(monkeypatch):
 
 
 def test_rounds_go_on_until_the_time_is_over_and_each_leaves_a_sample(clock):
-    said = []
+    said: list[str] = []
     row = soak.carry_out(100, rounds(), said.append)
     assert [sample["answer_tokens_per_s"] for sample in row["samples"]][:2] == [101.0, 102.0]
     assert len(row["samples"]) == len(said) > 3

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from tasks.shared.load_tests import compare, drift, kept, plan, show
+from tasks.shared.load_tests import compare, drift, kept, plan, show, trials
 from tasks.shared.load_tests.hosts import Outlook
 
 PRODUCTION = Outlook(
@@ -151,17 +151,24 @@ def test_another_generation_driver_or_question_is_said():
     assert found.basis[2].endswith("in the same way before: real, short, 8 in parallel")
 
 
-def test_the_newest_result_in_order_is_what_is_compared_with(tmp_path, monkeypatch):
+def test_the_newest_result_in_order_with_the_same_steps_is_compared_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert kept.last_good("gpu/1") is None
-    for identity, verdict in (("1", "in order"), ("2", "in order"), ("3", "worse")):
-        kept.save("gpu/1", {"order": {"id": identity}, "verdict": verdict})
-    found = kept.last_good("gpu/1")
+    steps = ["a", "b"]
+    assert kept.last_good("gpu/1", steps) is None
+    for identity, verdict in (
+        ("1", "in order"),
+        ("2", "in order"),
+        ("2.1", "in order"),
+        ("3", "worse"),
+    ):
+        rows = [{"name": "soak" if identity == "2.1" else "b"}]
+        kept.save("gpu/1", {"order": {"id": identity}, "verdict": verdict, "rows": rows})
+    found = kept.last_good("gpu/1", steps)
     assert found is not None
     assert found["order"]["id"] == "2"
     (kept.folder("gpu/1") / "4.json").write_text("{")
     with pytest.raises(ValueError, match=r"4\.json is not a load test's result: remove it"):
-        kept.last_good("gpu/1")
+        kept.last_good("gpu/1", steps)
 
 
 def test_the_table_shows_the_change_and_the_articles_figure():
@@ -185,7 +192,7 @@ def test_the_picture_needs_nothing_from_elsewhere(tmp_path):
 def test_a_soak_is_one_run_over_and_over_and_nothing_else(make):
     made = plan.plan(make(soak=2.0), PRODUCTION)
     assert made.names == ["soak: real, mixed, 16 in parallel"]
-    order = made.order("1", "me", 60, 0, 600)
+    order = made.order("1", "me", 60, plan.How(0, 600))
     assert (order["runs"], order["scenarios"]) == ([], [])
     assert order["soak"]["seconds"] == 7200
     assert order["budget_s"] == 7200 + plan.SOAK_SPARE_S
@@ -222,3 +229,24 @@ def test_memory_that_the_host_lacks_is_shown_and_not_judged():
     told = [{"available_mib": 10_000}] * 3 + [{"available_mib": 100}] * 3
     assert drift.problems(told, 15) == []
     assert "memory of the host left" in str(drift.drifts(told)[0])
+
+
+def test_a_sweep_tries_one_to_four_tokens_once_the_risk_is_accepted(make):
+    assert trials.of(make()) == {}
+    with pytest.raises(ValueError, match=r"sweep = mtp: mtp_tokens = 2: .*mtp-above-1"):
+        trials.of(make(sweep="mtp"))
+    found = trials.of(make(sweep="mtp", accept_risks=["mtp-above-1"]))
+    assert {label: each.mtp_tokens for label, each in found.items()} == {
+        f"MTP {n}": n for n in (1, 2, 3, 4)
+    }
+
+
+def test_a_sweep_of_a_profile_that_does_not_speculate_is_refused(make):
+    with pytest.raises(ValueError, match="this profile does not speculate"):
+        trials.of(make(sweep="mtp", mtp_tokens=0))
+
+
+def test_the_steps_of_a_sweep_are_named_by_what_is_tried(make):
+    names = plan.plan(make(), PRODUCTION).names_of(["MTP 1", "MTP 2"])
+    assert len(names) == 2 * 20
+    assert names[20] == "MTP 2: synthetic, short, 1 in parallel"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hostkit import benchmark, idle, scenarios, server, soak, switch
+from hostkit import benchmark, generations, idle, paths, scenarios, server, soak, switch
 from hostkit.jobs import progress
 
 ADVICE = "a load test takes turns with nobody: run it again when it is idle"
@@ -30,17 +30,42 @@ class Session:
         self.ratios = functools.cache(functools.partial(benchmark.tokens_per_word, found))
 
     def carry_out(self) -> None:
-        """All steps of the order."""
+        """All steps of the order, with each generation on trial; the one that served serves again.
+
+        Without a trial they are done with that one.
+        """
+        if not self.order["trials"]:
+            self._carry_out("")
+            return
+        own, previous = self.found.generation, generations.linked(paths.PREVIOUS)
+        try:
+            for trial in self.order["trials"]:
+                self._serve(trial["number"], own)
+                self._carry_out(f"{trial['label']}: ")
+        finally:
+            self._serve(own, own)
+            generations.restore(own, previous)
+
+    def _serve(self, number: int, own: int) -> None:
+        """Make this generation the one that serves; its own one for good, any other on trial."""
+        if generations.linked(paths.CURRENT) != number:
+            self._require_idle()
+            progress(f"switching to generation {number}")
+            beside = None if number == own else own
+            switch.held(number, self.order["deadline_s"], trial_beside=beside)
+        self.found = server.find()
+
+    def _carry_out(self, prefix: str) -> None:
         steps = self._steps()
         for number, (asked, step) in enumerate(steps, start=1):
-            name = asked["name"]
+            name = prefix + asked["name"]
             if time.monotonic() >= self.ends:
                 self.not_run.append(name)
                 continue
             self._require_idle()
             progress(f"{number} of {len(steps)}: {name}")
             began = time.monotonic()
-            measured = step(f"{self.order['id']}-{number}")
+            measured = step(f"{self.order['id']}-{len(self.rows)}")
             took = round(time.monotonic() - began, 1)
             self.rows.append({"name": name, "asked": asked, "took_s": took, **measured})
             progress(f"{name}: {describe(measured)}")
@@ -88,7 +113,7 @@ class Session:
         sources = scenarios.evicted(told, texts, asked["offloads"])
         if restart:
             progress("restarting the server, to ask for the documents once more")
-            switch.restart_held(self.found.generation, self.order["deadline_s"])
+            switch.held(self.found.generation, self.order["deadline_s"])
             self.found = server.find()
             again = scenarios.Sources()
             told = self._asked(asked, salt)

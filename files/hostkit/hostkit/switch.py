@@ -39,7 +39,8 @@ class Order:
 
     `doing` is shown to a second operator and reads after "is"; `wait_s` is for the server to become
     idle; `go_back` brings the generation before into service again when the new one fails, which it
-    also does when it is slower by more than `bench_gate` percent.
+    also does when it is slower by more than `bench_gate` percent. One on `trial` never counts as
+    one that has served, so that whatever interrupts it goes back, too.
     """
 
     generation: int
@@ -52,6 +53,7 @@ class Order:
     pool_tolerance: float = 10
     quality: bool = False
     bench_gate: float | None = None
+    trial: bool = False
 
 
 def register(subparsers: Any) -> None:
@@ -124,10 +126,14 @@ def switch(order: Order) -> int:
     return 0
 
 
-def restart_held(number: int, deadline_s: float) -> None:
-    """One watched start of the generation that serves, for a caller that holds the lock."""
+def held(number: int, deadline_s: float, *, trial_beside: int | None = None) -> None:
+    """One watched start of a generation, for a caller that holds the lock.
+
+    One that is on trial beside another makes room for that again when it fails.
+    """
     check_before_stop(number)
-    _Switch(Order(number, deadline_s), None, None).carry_out()
+    order = Order(number, deadline_s, pool_tolerance=100, trial=trial_beside is not None)
+    _Switch(order, trial_beside, None).carry_out()
 
 
 class _Switch:
@@ -156,7 +162,8 @@ class _Switch:
                 watching.allow_restarts()
                 raise Failure(f"the server did not start and was stopped: {error}") from error
             self._go_back(self.back, error)
-        generations.mark_verified(number)
+        if not self.order.trial:
+            generations.mark_verified(number)
         watching.allow_restarts()
 
     def _start(self, number: int) -> None:

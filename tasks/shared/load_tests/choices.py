@@ -21,6 +21,7 @@ class LoadTestSettings(BaseModel):
     load_test_minutes: Annotated[int, Field(ge=1, le=1440)]
     load_test_tolerance: Annotated[int, Field(ge=1, le=100)]
     load_test_baseline: Literal["last", "new"]
+    sweep: Literal["mtp"] | None
     soak: Annotated[float, Field(ge=0, le=20)]
 
     @field_validator(

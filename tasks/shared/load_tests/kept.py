@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,16 @@ def save(host: str, result: dict[str, Any]) -> Path:
     return file
 
 
-def last_good(host: str) -> dict[str, Any] | None:
-    """The newest result that was judged to be in order; a slow one is never what is compared with.
+def last_good(host: str, steps: Sequence[str]) -> dict[str, Any] | None:
+    """The newest result in order that has any of these steps; a slow one is never compared with.
 
     Raises ValueError naming a file that cannot be read.
     """
     for file in sorted(folder(host).glob("*.json"), reverse=True):
         try:
             found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            if found["verdict"] == "in order":
+            names = {row["name"] for row in found["rows"]}
+            if found["verdict"] == "in order" and names & {*steps}:
                 return found
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"{file} is not a load test's result: remove it") from None

@@ -58,6 +58,14 @@ SCENARIOS = {
 
 
 @dataclass(frozen=True)
+class How:
+    """Seconds to wait for a busy server, and that a start on the way may take."""
+
+    wait_s: int
+    deadline_s: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """The runs, then the scenarios; and what was cut from what the settings ask for, in words."""
 
@@ -71,13 +79,19 @@ class Plan:
         soaks = [self.soak.name] if self.soak else []
         return soaks + [step.name for step in self.runs] + [each.name for each in self.scenarios]
 
-    def order(self, identity: str, by: str, minutes: int, wait_s: int, deadline_s: int) -> Any:
-        """What hostkit carries out, as JSON data; the deadline is of a start on the way."""
+    def names_of(self, labels: Sequence[str]) -> list[str]:
+        """The steps' names in the result, with each generation on trial; none is the one there."""
+        prefixes = [f"{label}: " for label in labels] or [""]
+        return [prefix + name for prefix in prefixes for name in self.names]
+
+    def order(self, identity: str, by: str, minutes: int, how: How) -> dict[str, Any]:
+        """What hostkit carries out, as JSON data."""
         return {
             "id": identity,
             "by": by,
-            "wait_s": wait_s,
-            "deadline_s": deadline_s,
+            "wait_s": how.wait_s,
+            "deadline_s": how.deadline_s,
+            "trials": [],
             "budget_s": self.soak.seconds + SOAK_SPARE_S if self.soak else minutes * 60,
             "soak": asdict(self.soak) if self.soak else None,
             "runs": [asdict(run) for run in self.runs],
@@ -172,7 +186,7 @@ def estimate_s(names: Sequence[str], last: Sequence[dict[str, Any]]) -> float | 
     return sum(took[name] for name in names)
 
 
-def describe(made: Plan, estimate: float | None, minutes: int) -> list[str]:
+def describe(made: Plan, labels: Sequence[str], estimate: float | None, minutes: int) -> list[str]:
     """The plan for the operator."""
     requests = sum(len(run.tokens) for run in made.runs)
     tokens = sum(sum(run.tokens) + len(run.tokens) * run.answer for run in made.runs)
@@ -182,6 +196,7 @@ def describe(made: Plan, estimate: float | None, minutes: int) -> list[str]:
     return [
         f"{len(made.runs)} runs, {requests} requests, {tokens:,} tokens"
         + "".join(f"; {scenario.name}" for scenario in made.scenarios),
+        *([f"each with {', '.join(labels)}, after a restart; then back again"] if labels else []),
         f"{known}; at most {minutes} min (load_test_minutes)",
         *(f"left out or cut: {line}" for line in made.cut),
     ]

@@ -2,19 +2,20 @@
 
 import datetime
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from pyinfra import host, logger, state
 from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 
 from tasks.shared import switches
-from tasks.shared.facts.hostkit import HostkitProblems
+from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact
 from tasks.shared.facts.load_test import LoadTestOutlook, LoadTestResult
+from tasks.shared.generations import Generation
 from tasks.shared.load_tests import kept, show
 from tasks.shared.load_tests.choices import LoadTestSettings
 from tasks.shared.load_tests.compare import compare
-from tasks.shared.load_tests.plan import describe, estimate_s, plan
+from tasks.shared.load_tests.plan import How, describe, estimate_s, plan
 from tasks.shared.operations.common import Commands, refuse
 from tasks.shared.operations.jobs import run_job
 
@@ -25,43 +26,57 @@ _shown: set[str] = set()
 
 
 @operation(is_idempotent=False)
-def measured(settings: LoadTestSettings, wait_s: int, deadline_s: int) -> Commands:
+def measured(
+    settings: LoadTestSettings, how: How, trials: Mapping[str, Generation] | None = None
+) -> Commands:
     """Measure the server, keep the result, and fail when it is worse than the last good one.
 
     + settings: what is asked, and how much worse it may come out
-    + wait_s: how long to wait for a busy server to become idle
-    + deadline_s: how long a start may take, where one is a part of the test
+    + how: how long to wait for a busy server, and for a start where one is a part of the test
+    + trials: staged generations to measure instead, by label; the one that serves serves again
 
-    load_test.measured(name="Measure", settings=settings, wait_s=0, deadline_s=1800)
+    load_test.measured(name="Measure", settings=settings, how=How(0, 1800))
     """
     present = host.get_fact(LoadTestOutlook)
     if not present.generation:
         yield from refuse(f"not tested: {present.why_not}")
         return
+    made = plan(settings, present)
+    labels = [*(trials or {})]
+    names = made.names_of(labels)
     try:
-        last = kept.last_good(host.name)
+        last = kept.last_good(host.name, names)
     except ValueError as error:
         yield from refuse(str(error))
         return
-    made = plan(settings, present)
+    minutes = settings.load_test_minutes * max(1, len(labels))
     if host.name not in _shown:
         _shown.add(host.name)
-        estimate = estimate_s(made.names, last["rows"] if last else [])
-        for line in describe(made, estimate, settings.load_test_minutes):
+        estimate = estimate_s(names, last["rows"] if last else [])
+        for line in describe(made, labels, estimate, minutes):
             host.log(line)
-    if not made.names:
+    if not names:
         yield from refuse("not tested: nothing is left to measure, see above")
         return
     if present.why_not and not state.is_executing:
         host.log_styled(present.why_not, fg="yellow", log_func=logger.warning)
     identity = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     order = f"{ORDERS}/{identity}.json"
-    by, minutes = switches.operator(), settings.load_test_minutes
-    content = json.dumps(made.order(identity, by, minutes, wait_s, deadline_s))
+    content = made.order(identity, switches.operator(), minutes, how)
+    content["trials"] = [] if not trials else _numbered(trials)
     script = f"umask 022 && mkdir -p {ORDERS} && rm -f {ORDERS}/*.json && cat > {order}"
-    yield StringCommand("sh -c", QuoteString(script), _stdin=[content])
+    yield StringCommand("sh -c", QuoteString(script), _stdin=[json.dumps(content)])
     yield from run_job(JOB, "load-test", "run", order)
     yield from _judged(host.get_fact(LoadTestResult), last, settings, identity)
+
+
+def _numbered(trials: Mapping[str, Generation]) -> list[dict[str, Any]]:
+    """The generations as they lie on the host; in a plan some may not be staged yet."""
+    present = host.get_fact(HostStateFact)
+    return [
+        {"label": label, "number": present.find(generation.digest)}
+        for label, generation in trials.items()
+    ]
 
 
 def _judged(
