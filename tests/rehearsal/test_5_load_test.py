@@ -145,3 +145,33 @@ def test_a_benchmark_that_goes_wrong_leaves_a_server_and_no_process(quick, fault
         assert cause in said
         assert switching.serving(quick)
         deploys.on_host("python3 -IB /opt/vllm/hostkit load-test left", host=quick)
+
+
+@pytest.mark.campaign
+def test_a_soak_keeps_a_sample_of_each_round(quick):
+    status, said = load_test(quick, "--data", "soak=0.003")
+    assert status == 0, said
+    (row,) = results(quick)[-1]["rows"]
+    assert row["name"] == "soak: real, short, 2 in parallel"
+    assert len(row["samples"]) >= 2
+    assert all(sample["server_mib"] > 10 for sample in row["samples"])
+    assert "memory of the server (MiB)" in said
+
+
+@pytest.mark.campaign
+def test_a_sweep_measures_each_and_leaves_the_server_that_it_found(quick):
+    before = deploys.hostkit_state(quick)
+    words = ("--data", "sweep=mtp", "--data", "mtp_tokens=1")
+    status, said = load_test(quick, *words)
+    assert status == 1
+    assert "mtp-above-1" in said
+    status, said = load_test(quick, *words, "--data", 'accept_risks=["mtp-above-1"]')
+    assert status == 0, said
+    names = [row["name"] for row in results(quick)[-1]["rows"]]
+    assert names == [f"MTP {n}: real, short, 2 in parallel" for n in (1, 2, 3, 4)]
+    after = deploys.hostkit_state(quick)
+    for key in ("running", "current", "previous"):
+        assert after[key] == before[key], key
+    tried = {number for number in after["generations"] if number not in before["generations"]}
+    assert not [number for number in tried if after["generations"][number]["verified"]]
+    assert switching.serving(quick) == before["running"]
