@@ -138,6 +138,7 @@ load_test_minutes = 60  # no run is begun later, and one that goes on is ended
 load_test_tolerance = 15  # percent that it may be worse than the last good one
 load_test_baseline = "last"  # for one run: --data load_test_baseline=new accepts a slower server
 sweep = None  # for one run: --data sweep=mtp measures 1 to 4 speculated tokens, and goes back
+profile = 0  # for one run: --data profile=1 restarts with a profiler, looks at a step, and back
 soak = 0.0  # for one run: --data soak=8 asks the same for 8 hours instead, and looks for drift
 
 # --- WSL2 and Windows (nothing of it is done with wsl2 = False) -----------------------------------

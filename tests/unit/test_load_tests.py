@@ -250,3 +250,19 @@ def test_the_steps_of_a_sweep_are_named_by_what_is_tried(make):
     names = plan.plan(make(), PRODUCTION).names_of(["MTP 1", "MTP 2"])
     assert len(names) == 2 * 20
     assert names[20] == "MTP 2: synthetic, short, 1 in parallel"
+
+
+def test_a_profile_is_a_generation_with_a_profiler_and_a_few_requests(make):
+    own = make(profile=1, extra_serve_args={"enable-prompt-tokens-details": True})
+    (variant,) = trials.of(own).values()
+    assert variant.extra_serve_args.keys() == {"enable-prompt-tokens-details", "profiler-config"}
+    made = plan.plan(own, PRODUCTION)
+    assert made.names == ["a step's profile, 16 in parallel"]
+    order = made.order("1", "me", 60, plan.How(0, 600))
+    assert order["profile"]["folder"] == "/var/lib/vllm/home/profile"
+    assert len(order["profile"]["tokens"]) == 16
+
+
+def test_a_soak_a_sweep_and_a_profile_are_not_made_together(make):
+    with pytest.raises(ValueError, match="profile and soak are asked for: one of them in a run"):
+        trials.of(make(profile=1, soak=1.0))

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hostkit import benchmark, generations, idle, paths, scenarios, server, soak, switch
+from hostkit import (
+    benchmark,
+    generations,
+    idle,
+    paths,
+    scenarios,
+    server,
+    soak,
+    stepprofile,
+    switch,
+)
 from hostkit.jobs import progress
 
 ADVICE = "a load test takes turns with nobody: run it again when it is idle"
@@ -77,7 +87,9 @@ class Session:
             "evicted document, restart": functools.partial(self._evicted, restart=True),
         }
         soaks = [self.order["soak"]] if self.order["soak"] else []
+        profiles = [self.order["profile"]] if self.order["profile"] else []
         return [
+            *((asked, functools.partial(self._profile, asked)) for asked in profiles),
             *((asked, functools.partial(self._soak, asked)) for asked in soaks),
             *((asked, functools.partial(self._run, asked)) for asked in self.order["runs"]),
             *(
@@ -99,6 +111,14 @@ class Session:
             return self._run(run, f"{salt}-{number}")
 
         return soak.carry_out(asked["seconds"], one, progress)
+
+    def _profile(self, asked: dict[str, Any], salt: str) -> Row:
+        folder = Path(asked["folder"])
+        told = {key: value for key, value in asked.items() if key != "folder"}
+        run = benchmark.Run(**told | {"tokens": tuple(asked["tokens"])})
+        texts = [str(row["prompt"]) for row in benchmark.texts(run, salt, self.ratios)]
+        found: Row = stepprofile.carry_out(self.found, texts, run.answer, folder)
+        return found
 
     def _require_idle(self) -> None:
         """A user who has come meanwhile goes first."""

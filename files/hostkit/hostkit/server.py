@@ -195,6 +195,11 @@ def count_tokens(server: Server, question: str) -> int:
     return count
 
 
+def post(server: Server, path: str, timeout_s: float = 60) -> None:
+    """Tell the server to do something that has no answer. Raises NotAnswering."""
+    _get(server, path, timeout_s, b"{}")
+
+
 def _post(server: Server, path: str, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     return _json(_get(server, path, timeout_s, json.dumps(body).encode()))
 

@@ -22,6 +22,7 @@ class LoadTestSettings(BaseModel):
     load_test_tolerance: Annotated[int, Field(ge=1, le=100)]
     load_test_baseline: Literal["last", "new"]
     sweep: Literal["mtp"] | None
+    profile: Literal[0, 1]
     soak: Annotated[float, Field(ge=0, le=20)]
 
     @field_validator(

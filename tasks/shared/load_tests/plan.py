@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tasks.shared.load_tests import trials
 from tasks.shared.load_tests.choices import LoadTestSettings
 from tasks.shared.load_tests.hosts import Outlook
 
@@ -12,6 +13,7 @@ SHORT_TOKENS = 512
 LONG_TOKENS = 16_000
 MIXED_TOKENS = (64, LONG_TOKENS)
 LEAST_REQUESTS = 4
+PROFILE_ANSWER = 32
 SOAK_ROUNDS = 5
 SOAK_SPARE_S = 3600
 """What the last round of a soak test may take beyond its time."""
@@ -37,6 +39,13 @@ class Soak(Run):
     """The same run over and over, for so many seconds."""
 
     seconds: float
+
+
+@dataclass(frozen=True)
+class Profile(Run):
+    """Requests during which the server's profiler writes to a folder on the host."""
+
+    folder: str
 
 
 @dataclass(frozen=True)
@@ -73,10 +82,11 @@ class Plan:
     scenarios: tuple[Scenario, ...]
     cut: tuple[str, ...]
     soak: Soak | None = None
+    profile: Profile | None = None
 
     @property
     def names(self) -> list[str]:
-        soaks = [self.soak.name] if self.soak else []
+        soaks = [each.name for each in (self.soak, self.profile) if each]
         return soaks + [step.name for step in self.runs] + [each.name for each in self.scenarios]
 
     def names_of(self, labels: Sequence[str]) -> list[str]:
@@ -94,6 +104,7 @@ class Plan:
             "trials": [],
             "budget_s": self.soak.seconds + SOAK_SPARE_S if self.soak else minutes * 60,
             "soak": asdict(self.soak) if self.soak else None,
+            "profile": asdict(self.profile) if self.profile else None,
             "runs": [asdict(run) for run in self.runs],
             "scenarios": [asdict(scenario) for scenario in self.scenarios],
         }
@@ -132,9 +143,21 @@ def plan(settings: LoadTestSettings, host: Outlook) -> Plan:
                         at_once,
                     )
                 )
+    if settings.profile:
+        return Plan((), (), tuple(cut), profile=_profile(runs))
     if settings.soak:
         return Plan((), (), tuple(cut), _soak(settings, runs))
     return Plan(tuple(runs), tuple(_scenarios(settings, host, cut)), tuple(cut))
+
+
+def _profile(runs: Sequence[Run]) -> Profile | None:
+    """As many short requests at once as the plan's last run; answers long enough to be decoded."""
+    if not runs:
+        return None
+    at_once = runs[-1].concurrency
+    tokens = (min(SHORT_TOKENS, *runs[-1].tokens),) * at_once
+    name = f"a step's profile, {at_once} in parallel"
+    return Profile(name, "real", tokens, PROFILE_ANSWER, at_once, trials.PROFILE_DIR)
 
 
 def _soak(settings: LoadTestSettings, runs: Sequence[Run]) -> Soak | None:

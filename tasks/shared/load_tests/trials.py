@@ -2,21 +2,39 @@
 
 from typing import TYPE_CHECKING
 
-from tasks.shared import compat
+from tasks.shared import compat, serving
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
 
 MTP_TOKENS = (1, 2, 3, 4)
+PROFILE_DIR = f"{serving.HOME}/profile"
+PROFILER = {
+    "profiler": "torch",
+    "torch_profiler_dir": PROFILE_DIR,
+    "torch_profiler_with_stack": False,
+    "ignore_frontend": True,
+    # Not the first steps, in which there is nothing to decode yet.
+    "delay_iterations": 4,
+    "max_iterations": 8,
+}
 
 
 def of(settings: "Settings") -> dict[str, "Settings"]:
-    """The variants that `sweep` asks for, by the label that their rows get.
+    """The variants that `sweep` or `profile` ask for, by the label that their rows get.
 
     Raises ValueError for one that files/compat refuses; it names the risk to accept.
     """
-    if settings.sweep is None:
-        return {}
+    asked = [name for name in ("sweep", "profile", "soak") if getattr(settings, name)]
+    if len(asked) > 1:
+        raise ValueError(f"{' and '.join(asked)} are asked for: one of them in a run")
+    if settings.profile:
+        told = settings.extra_serve_args | {"profiler-config": PROFILER}
+        return {"profiler": settings.model_copy(update={"extra_serve_args": told})}
+    return _sweep(settings) if settings.sweep else {}
+
+
+def _sweep(settings: "Settings") -> dict[str, "Settings"]:
     if not settings.mtp_tokens:
         raise ValueError("sweep = mtp: this profile does not speculate (mtp_tokens is 0)")
     variants = {
