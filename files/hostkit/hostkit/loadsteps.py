@@ -37,7 +37,8 @@ class Session:
         self.ends = time.monotonic() + order["budget_s"]
         self.rows: list[Row] = []
         self.not_run: list[str] = []
-        self.ratios = functools.cache(functools.partial(benchmark.tokens_per_word, found))
+        # Of the server that serves then: a step may have restarted it.
+        self.ratios = functools.cache(lambda g: benchmark.tokens_per_word(self.found, g))
 
     def carry_out(self) -> None:
         """All steps of the order, with each generation on trial; the one that served serves again.
