@@ -133,7 +133,7 @@ def held(number: int, deadline_s: float, *, trial_beside: int | None = None) -> 
     """
     check_before_stop(number)
     order = Order(number, deadline_s, pool_tolerance=100, trial=trial_beside is not None)
-    _Switch(order, trial_beside, None).carry_out()
+    _Switch(order, trial_beside, None, None).carry_out()
 
 
 class _Switch:

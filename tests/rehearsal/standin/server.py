@@ -207,7 +207,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
 
         def token(number: int) -> None:
-            piece(f'{{"token": {number}}}')
+            piece(json.dumps({"token": number, "choices": [{"token_ids": [number]}]}))
 
         self.requests.work(prompt_tokens, tokens, token_s, token)
         piece("[DONE]")
