@@ -134,7 +134,7 @@ load_test_lengths = ["short", "long", "mixed"]  # 512 | 16,000 | 64 to 16,000 to
 load_test_scenarios = ["late_short", "evicted"]  # "evicted_restart": restarts the server, too
 load_test_rounds = 3  # so many requests for each of those at once, at least 4
 load_test_answer = 256  # tokens of each answer
-load_test_minutes = 60  # no run is begun later, and one that goes on is ended
+load_test_minutes = 60  # no run is begun later, and one that goes on is ended; at most 300
 load_test_tolerance = 15  # percent that it may be worse than the last good one
 load_test_baseline = "last"  # for one run: --data load_test_baseline=new accepts a slower server
 sweep = None  # for one run: --data sweep=mtp measures 1 to 4 speculated tokens, and goes back

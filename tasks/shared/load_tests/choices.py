@@ -18,7 +18,7 @@ class LoadTestSettings(BaseModel):
     load_test_scenarios: list[Scenario]
     load_test_rounds: Annotated[int, Field(ge=1, le=100)]
     load_test_answer: Annotated[int, Field(ge=2, le=4096)]
-    load_test_minutes: Annotated[int, Field(ge=1, le=1440)]
+    load_test_minutes: Annotated[int, Field(ge=1, le=300)]
     load_test_tolerance: Annotated[int, Field(ge=1, le=100)]
     load_test_baseline: Literal["last", "new"]
     sweep: Literal["mtp"] | None
