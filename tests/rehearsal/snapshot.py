@@ -1,8 +1,9 @@
 """Everything about a host that a dry run must leave alone, as one JSON object. Runs on the host.
 
-Left out, because an idle host changes it by itself: the journal. Not hashed, only listed: /tmp,
-/run/systemd/system and /dev/shm. Times count where packages and settings lie; elsewhere a log-in
-leaves traces. What is mounted is not the host's own: all rehearsal hosts share the downloads.
+Left out, because an idle host changes it by itself: the journal, and what Prometheus keeps. Not
+hashed, only listed: /tmp, /run/systemd/system and /dev/shm. Times count where packages and settings
+lie; elsewhere a log-in leaves traces. What is mounted is not the host's own: all rehearsal hosts
+share the downloads.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ import stat
 import subprocess
 import sys
 
-SKIPPED = {"/tmp", "/var/log/journal"}
+SKIPPED = {"/tmp", "/var/log/journal", "/var/lib/vllm/prometheus"}
 LISTED = ["/tmp", "/run/systemd/system", "/dev/shm"]
 TIMED = ("/etc", "/opt", "/usr", "/srv", "/home")
 

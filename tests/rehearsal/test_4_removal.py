@@ -46,7 +46,7 @@ def authority(tmp_path_factory):
 def host(authority):
     """A host on which somebody's own server holds the port; ours was there once, and is gone."""
     rehearsal("up", "--name", HOST, "--fresh")
-    standin.furnish(HOST)
+    standin.furnish(HOST, metrics=True)
     told = ("--data", f"ca_certificates={authority}")
     done = deploys.pyinfra("deploy.py", "-y", *told, host=HOST)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -79,6 +79,8 @@ def test_an_uninstalled_host_has_nothing_of_it_but_what_was_kept(host, authority
     assert deploys.on_host("ls /var/lib/vllm/models", host=host).startswith("model-")
     units = "systemctl list-unit-files 'vllm*' --no-legend; true"
     assert deploys.on_host(units, host=host) == ""
+    # It would start at the next boot, and on every address.
+    assert deploys.on_host("systemctl is-enabled prometheus || true", host=host) == "masked"
     done = deploys.pyinfra("tasks/uninstall.py", "-y", host=host)
     assert (done.returncode, "No changes" in done.stderr) == (0, True), done.stderr
 
@@ -120,6 +122,7 @@ def test_one_that_is_replaced_comes_back_with_an_uninstall(host):
     assert f"{THEIRS} runs again" in done.stderr
     wait_until_healthy()
     assert main_pid(THEIRS) != "0"
+    assert "masked" not in deploys.on_host("systemctl is-enabled prometheus 2>&1; true", host=host)
     assert (
         deploys.on_host("ls -d /var/lib/vllm 2>/dev/null; id vllm 2>/dev/null; true", host=host)
         == ""

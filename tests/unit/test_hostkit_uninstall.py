@@ -1,6 +1,8 @@
 """An uninstall removes folders, and never what is mounted in one."""
 
-from hostkit import uninstall
+import pytest
+
+from hostkit import uninstall, units
 
 TABLE = (
     "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
@@ -34,3 +36,32 @@ def test_a_folder_without_mounts_goes_as_a_whole_and_a_link_leads_nowhere(tmp_pa
     assert uninstall.clear(tmp_path / "ours", set()) == []
     assert (tmp_path / "outside/data").exists()
     assert not (tmp_path / "ours").exists()
+
+
+@pytest.fixture
+def packages(monkeypatch, tmp_path):
+    """Packages that a deploy installed, one with a masked unit; the commands that are run."""
+    commands: list[str] = []
+    monkeypatch.setattr(uninstall, "PACKAGES", tmp_path / "installed-packages")
+    monkeypatch.setattr(uninstall, "MASKED", tmp_path / "masked-units")
+    uninstall.PACKAGES.write_text("gcc\nprometheus\ngcc\n")
+    uninstall.MASKED.write_text("prometheus.service\nprometheus.service\n")
+    monkeypatch.setattr(uninstall, "run", lambda words, what: commands.append(" ".join(words[2:])))
+    monkeypatch.setattr(units, "systemctl", lambda *words: commands.append(words[-1]))
+    return commands
+
+
+def test_a_unit_that_was_masked_stays_so_while_its_package_does(packages, capsys):
+    uninstall._packages(remove=False)
+    assert packages == []
+    assert uninstall.MASKED.exists()
+    assert "prometheus.service is masked, or it would start at the next boot" in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_unit_that_was_masked_is_free_again_once_its_package_is_gone(packages):
+    uninstall._packages(remove=True)
+    assert packages == ["apt-get remove --yes --quiet gcc prometheus", "prometheus.service"]
+    assert not uninstall.MASKED.exists()
+    assert not uninstall.PACKAGES.exists()
