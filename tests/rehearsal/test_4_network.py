@@ -26,7 +26,7 @@ def imitation(tmp_path_factory):
         yield found
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def host(standin_host, imitation):
     """A host that has nothing of that release, and knows of no proxy; the same afterwards."""
     remove = "cd /opt/vllm && rm -rf releases/0.30.0-* cache/downloads/wheels/*"
@@ -36,47 +36,40 @@ def host(standin_host, imitation):
     before = deploys.hostkit_state(standin_host)
     yield standin_host
     deploys.on_host("sed -i /^PIP_RETRIES/d /etc/environment", host=standin_host)
-    assert task(standin_host, "network").returncode == 0
+    assert told(standin_host).error == 0
     deploys.on_host(remove, host=standin_host)
     assert deploys.hostkit_state(standin_host) == before
 
 
-def task(host, name, *told):
-    return deploys.pyinfra(f"tasks/{name}.py", "-y", *told, host=host)
+def told(host, *way):
+    """Tell the host its way out; what that changed."""
+    return deploys.deploy_json(*way, host=host, file="tasks/network.py")
 
 
-def test_a_release_is_built_through_the_proxy_and_with_the_authority_only(host, imitation):
+def test_a_release_is_built_with_the_proxy_and_the_authority_and_not_without(host, imitation):
     wheels = ("--data", f'find_links=["https://{NAME}/"]')
     proxy = ("--data", f"proxy={imitation.proxy}")
     authority = ("--data", f"ca_certificates={imitation.authority}")
-    for way, reason in (((), "Name or service not known"), (proxy, "CERTIFICATE_VERIFY_FAILED")):
-        assert task(host, "network", *way).returncode == 0
-        done = task(host, "build_vllm", *RELEASE, *wheels, *way)
+
+    def build(*way):
+        return deploys.pyinfra("tasks/build_vllm.py", "-y", *RELEASE, *wheels, *way, host=host)
+
+    for way, reason in (((), "not known"), (proxy, "CERTIFICATE_VERIFY_FAILED")):
+        told(host, *way)
+        done = build(*way)
         assert done.returncode == 1
         assert reason in done.stderr
         assert "Traceback" not in done.stderr
-    assert task(host, "network", *proxy, *authority).returncode == 0
-    done = task(host, "build_vllm", *RELEASE, *wheels, *proxy, *authority)
+    assert str(told(host, *proxy, *authority)) == "2 changed, 1 unchanged, 0 failed"
+    done = build(*proxy, *authority)
     assert done.returncode == 0, done.stderr[-2000:]
     manifest = deploys.on_host(f"cat /opt/vllm/releases/{VERSION}-*/manifest.json", host=host)
     assert json.loads(manifest)["wheel"]["version"] == VERSION
 
-
-def test_the_way_out_is_written_once_and_taken_back(host, imitation):
-    told = (
-        "--data",
-        f"proxy={imitation.proxy}",
-        "--data",
-        f"ca_certificates={imitation.authority}",
-    )
-    run = functools.partial(deploys.deploy_json, *told, host=host, file="tasks/network.py")
-    changed = run()
-    assert (changed.success, changed.error) == (2, 0)
-    assert str(run()) == "0 changed, 3 unchanged, 0 failed"
+    assert str(told(host, *proxy, *authority)) == "0 changed, 3 unchanged, 0 failed"
     line = imitation.authority.read_text().splitlines()[3]
     assert deploys.on_host(f"grep -cxF {line} {network.BUNDLE}", host=host) == "1"
-
-    assert deploys.deploy_json(host=host, file="tasks/network.py").success == 2
+    assert told(host).success == 2
     left = f"grep -cxF {line} {network.BUNDLE}; ls {network.ENVIRONMENT} {network.CERTIFICATES}"
     assert deploys.on_host(f"{left} 2>/dev/null; true", host=host) == "0"
 
@@ -98,7 +91,7 @@ def test_authorities_that_a_killed_deploy_left_half_way_are_finished(host, imita
 
 def test_our_apt_asks_the_proxy(host, imitation):
     deploys.on_host("dpkg --purge hello 2>/dev/null; apt-get clean", host=host)
-    assert task(host, "network", "--data", f"proxy={imitation.proxy}").returncode == 0
+    told(host, "--data", f"proxy={imitation.proxy}")
     imitation.asked.clear()
     assert run_operation(host, apt.installed, packages=["hello"]) == CHANGES
     assert imitation.asked
