@@ -74,14 +74,8 @@ class Host:
 
     def command(self, *arguments: str) -> tuple[list[str], dict[str, str]]:
         (self.inputs / "spec.json").write_text(json.dumps(self.spec))
-        script = f"import sys; sys.path.insert(0, {str(HOSTKIT)!r}); import hostkit.release as r"
-        script += "\nimport argparse\nfrom hostkit.process import Failure\n"
-        script += "parser = argparse.ArgumentParser(); r.register(parser.add_subparsers())\n"
-        script += "args = parser.parse_args()\n"
-        script += "try: sys.exit(args.run(args))\n"
-        script += "except Failure as failure: sys.exit(f'hostkit: {failure}')\n"
         offline = {"PIP_NO_INDEX": "1", "UV_OFFLINE": "1", "HOSTKIT_ROOT": str(self.root)}
-        return [sys.executable, "-IB", "-c", script, *arguments], {**os.environ, **offline}
+        return [sys.executable, "-IB", str(HOSTKIT), *arguments], {**os.environ, **offline}
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command, env = self.command(*arguments)

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from hostkit import compilers, source
+from tests.imitation_network import NAME, network
 from tests.unit import standin_source as sources
 from tests.unit.standin_host import INSTALLED, refused
 from tests.unit.standin_source import PATCHED_KERNEL, set_fault, tree
@@ -89,6 +90,19 @@ def test_a_commit_that_the_repository_lacks_is_refused(own_source):
     own_source.spec["source"] = str(own_source.spec["source"])[:-40] + "0" * 40
     assert refused(own_source.build()).startswith("fetch 000000000000 from ")
     assert own_source.leftovers() == []
+
+
+def test_a_commit_is_asked_for_through_the_proxy(own_source, tmp_path):
+    """The server there has no repository; that it was reached is what counts."""
+    own_source.spec["source"] = f"http://{NAME}/vllm@{'0' * 40}"
+    told = own_source.root / "etc/vllm/network.env"
+    told.parent.mkdir(parents=True)
+    with network({}, tmp_path / "network") as found:
+        assert refused(own_source.build()).startswith("fetch 000000000000 from ")
+        assert found.asked == []
+        told.write_text(f"http_proxy={found.proxy}\n")
+        assert refused(own_source.build()).startswith("fetch 000000000000 from ")
+        assert found.asked == [NAME]
 
 
 @pytest.mark.parametrize(
