@@ -1,11 +1,10 @@
 """What nvidia-smi says of the GPUs."""
 
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hostkit import paths
-from hostkit.process import Failure
+from hostkit.process import Failure, run
 
 TIMEOUT_S = 20
 """A driver that hangs takes nvidia-smi with it."""
@@ -55,23 +54,9 @@ def smi(*arguments: str, timeout_s: float = TIMEOUT_S) -> str:
         tried = " or ".join(map(str, _PROGRAMS))
         raise Unreadable(f"there is no {tried}: is the NVIDIA driver installed?")
     try:
-        done = subprocess.run(
-            [str(program), *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise Unreadable(f"{program} did not answer within {timeout_s} s") from None
-    except OSError as error:
-        raise Unreadable(f"cannot run {program}: {error.strerror}") from None
-    if done.returncode:
-        said = (done.stdout or done.stderr).strip().splitlines()
-        raise Unreadable(f"{program}: {said[-1] if said else f'exit status {done.returncode}'}")
-    return done.stdout
+        return run([program, *arguments], str(program), timeout_s=TIMEOUT_S)
+    except Failure as failure:
+        raise Unreadable(str(failure)) from None
 
 
 def chosen(all_of_them: Sequence[Gpu], count: int, visible: str | None) -> list[Gpu]:

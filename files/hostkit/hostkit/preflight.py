@@ -61,6 +61,8 @@ def vllm(folder: Path) -> Answer:
             )
         except subprocess.TimeoutExpired:
             return Answer("unjudged", f"no answer within {TIME_LIMIT_S} s")
+        except OSError as error:
+            raise Failure(f"ask vLLM: cannot run {python}: {error.strerror}") from error
         said.seek(0)
         lines = done.stdout.splitlines()
         try:
