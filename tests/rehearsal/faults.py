@@ -4,6 +4,8 @@ All of them fit together on one host: see test_1_doctor.py.
 """
 
 import json
+import re
+import subprocess
 from dataclasses import dataclass
 
 from . import deploys
@@ -240,3 +242,41 @@ def _run(host: str, commands: list[str]) -> None:
     )
     script = "\n".join(["set -e", known, *commands])
     deploys.on_host("sh -s", host=host, stdin=f"{script}\n")
+
+
+def doctor(host: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A run of the doctor, without a terminal."""
+    done = deploys.pyinfra("tasks/doctor.py", *arguments, host=host)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def rows(output: str) -> list[tuple[str, str, str]]:
+    """Level, what, and the rest with the remedy, of each row that is not ok."""
+    found: list[tuple[str, str, str]] = []
+    for line in output.splitlines():
+        row = re.match(r"\s*\[\w+\]   (ok|warning|problem) +(.*?)  +(.*)", line)
+        remedy = re.match(r"\s*\[\w+\] {12,}(\S.*)", line)
+        if row:
+            found.append((row[1], row[2], row[3]))
+        elif remedy and found:
+            level, what, rest = found.pop()
+            found.append((level, what, f"{rest} {remedy[1]}"))
+    return [each for each in found if each[0] != "ok"]
+
+
+def is_named(fault: Fault, found: list[tuple[str, str, str]]) -> bool:
+    """Is it among these rows, with all that is to be said of it?"""
+    return any(
+        level == fault.level
+        and what.split(" ")[0] == fault.what.split(" ")[0]
+        and all(word in rest for word in fault.words)
+        for level, what, rest in found
+    )
+
+
+def assert_healthy(host: str) -> None:
+    """The doctor says nothing of this host."""
+    done = doctor(host)
+    assert rows(done.stderr) == []
+    assert done.returncode == 0

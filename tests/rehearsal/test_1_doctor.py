@@ -3,35 +3,25 @@
 It comes first among the tests with the stand-in, on a host as the deploy has left it.
 """
 
-import re
 import tarfile
 
 import pytest
 
 from . import deploys
-from .faults import ADDRESS, CANARY, FAULTS, PERSON, plant, remove
+from .faults import (
+    ADDRESS,
+    CANARY,
+    FAULTS,
+    PERSON,
+    assert_healthy,
+    doctor,
+    is_named,
+    plant,
+    remove,
+    rows,
+)
 
 DRIFT = ("--data", "max_num_seqs=3")
-
-
-def doctor(host, *arguments):
-    done = deploys.pyinfra("tasks/doctor.py", *arguments, host=host)
-    assert "Traceback" not in done.stderr
-    return done
-
-
-def rows(output):
-    """Level, what, and the rest with the remedy, of each row that is not ok."""
-    found = []
-    for line in output.splitlines():
-        row = re.match(r"\s*\[\w+\]   (ok|warning|problem) +(.*?)  +(.*)", line)
-        remedy = re.match(r"\s*\[\w+\] {12,}(\S.*)", line)
-        if row:
-            found.append((row[1], row[2], row[3]))
-        elif remedy and found:
-            level, what, rest = found.pop()
-            found.append((level, what, f"{rest} {remedy[1]}"))
-    return [each for each in found if each[0] != "ok"]
 
 
 def text(archive, member):
@@ -40,24 +30,13 @@ def text(archive, member):
     return file.read().decode()
 
 
-def is_named(fault, found):
-    return any(
-        level == fault.level
-        and what.split(" ")[0] == fault.what.split(" ")[0]
-        and all(word in rest for word in fault.words)
-        for level, what, rest in found
-    )
-
-
 @pytest.fixture(scope="module")
 def healthy(standin_host):
     """A host of which the doctor says nothing, before these tests and after them."""
     deploys.on_host("python3 -IB /opt/vllm/hostkit failures --seen", host=standin_host)
-    before = doctor(standin_host)
-    assert (before.returncode, rows(before.stderr)) == (0, [])
+    assert_healthy(standin_host)
     yield standin_host
-    after = doctor(standin_host)
-    assert (after.returncode, rows(after.stderr)) == (0, [])
+    assert_healthy(standin_host)
 
 
 @pytest.fixture(scope="module")
@@ -133,32 +112,3 @@ def test_a_bundle_is_never_written_over_a_file(healthy, tmp_path):
     done = deploys.pyinfra("tasks/doctor.py", "--data", f"bundle={file}", host=healthy)
     assert done.returncode == 1
     assert "is there already: name another file" in done.stderr
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
-def test_each_fault_alone_is_all_that_is_named_until_it_is_gone(healthy, fault):
-    plant(healthy, fault)
-    try:
-        done = doctor(healthy)
-    finally:
-        remove(healthy, fault)
-    found = rows(done.stderr)
-    assert is_named(fault, found), done.stderr
-    assert {what.split(" ")[0] for _, what, _ in found} == {fault.what.split(" ")[0]}
-    assert done.returncode == (1 if fault.level == "problem" else 0)
-    again = doctor(healthy)
-    assert (again.returncode, rows(again.stderr)) == (0, [])
-
-
-@pytest.mark.campaign
-def test_the_remedy_for_a_damaged_release_mends_it(healthy):
-    """As the doctor says: stop, remove the release, deploy."""
-    module = FAULTS[0]
-    plant(healthy, module)
-    release = deploys.on_host("readlink -f /opt/vllm/current/release", host=healthy)
-    deploys.on_host(f"systemctl stop vllm && rm -r {release}", host=healthy)
-    done = deploys.pyinfra("deploy.py", "-y", host=healthy)
-    assert done.returncode == 0, done.stderr
-    again = doctor(healthy)
-    assert (again.returncode, rows(again.stderr)) == (0, [])

@@ -1,6 +1,6 @@
 """The doctor on a host with the real engine, as the deploy has left it."""
 
-from .test_1_doctor import doctor, rows
+from .faults import doctor, rows
 
 
 def test_a_real_server_has_no_finding(deployed):
