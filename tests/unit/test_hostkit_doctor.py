@@ -134,6 +134,16 @@ def test_an_archive_is_bounded_and_names_what_does_not_fit(archived, monkeypatch
     assert found == {"a": "1" * 97 + "end", "c": "3", "left-out.txt": "b: 60 bytes\n"}
 
 
+def test_a_host_is_called_what_its_own_files_call_it(monkeypatch):
+    files = {
+        "/etc/hostname": "gpu-box\n",
+        "/etc/hosts": "127.0.0.1 localhost\n127.0.1.1 gpu-box.lan gpu-box # me\n10.0.0.9 other\n",
+    }
+    monkeypatch.setattr(support, "_text", files.get)
+    monkeypatch.setattr("socket.gethostname", lambda: "gpu-box")
+    assert support.names()["hosts"] == ["gpu-box", "gpu-box.lan"]
+
+
 def test_the_doctor_of_a_host_without_systemd_finds_no_unit(monkeypatch):
     monkeypatch.setattr(units, "show", lambda *names, unit="": dict.fromkeys(names, ""))
     assert {each["active"] for each in doctor._units().values()} == {""}

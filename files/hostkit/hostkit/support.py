@@ -24,17 +24,21 @@ Source = Callable[[], str]
 
 
 def names() -> dict[str, list[str]]:
-    """What this host and its people are called."""
+    """What this host and its people are called. No name service is asked: it may be down."""
     people = [
         user.pw_name for user in pwd.getpwall() if _FIRST_LOGIN_UID <= user.pw_uid < _NOBODY_UID
     ]
-    hosts = {socket.gethostname(), socket.getfqdn(), _words("/etc/hostname")}
-    return {"hosts": sorted(filter(None, hosts)), "users": people}
+    called = {socket.gethostname(), *_text("/etc/hostname").split()}
+    for line in _text("/etc/hosts").splitlines():
+        _address, *also = line.partition("#")[0].split() or [""]
+        if called & {*also}:
+            called |= {*also}
+    return {"hosts": sorted(called), "users": people}
 
 
-def _words(path: str) -> str:
+def _text(path: str) -> str:
     try:
-        return Path(path).read_text("utf-8", "replace").strip()
+        return Path(path).read_text("utf-8", "replace")
     except OSError:
         return ""
 
