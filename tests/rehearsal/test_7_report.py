@@ -10,6 +10,7 @@ from . import deploys, state
 
 TASK = "tasks/report.py"
 MODEL = "smollm2-135m"
+ROW = re.compile(r"^ *\[\S+\] +(\S.*?) {2,}(\S+)", re.MULTILINE)
 
 
 def newest_sample(host):
@@ -32,8 +33,7 @@ def reported(host):
     deploys.wait_for("a look at the server", lambda: newest_sample(host) > now)
     done = deploys.pyinfra(TASK, "-y", host=host)
     assert done.returncode == 0, done.stderr
-    rows = re.findall(r"\] {2,3}(\S[^:]*?) {2,}(\S+)", done.stderr)
-    return rows, done.stderr
+    return ROW.findall(done.stderr), done.stderr
 
 
 def number(rows, name):
