@@ -11,4 +11,9 @@ trees.folder(
     path=f"{releases.INPUTS_DIR}/{release.name}",
     tree=release.inputs,
 )
-vllm.release_built(name=f"Build release {release.name}", release=release)
+vllm.release_built(
+    name=f"Build release {release.name}",
+    release=release,
+    # What one host has compiled the next ones install.
+    _serial=release.is_compiled,
+)

@@ -25,11 +25,12 @@ _DROPPED_ON_CPU = ["torchaudio", "torchcodec", "torchvision"]
 
 @dataclass(frozen=True)
 class Release:
-    """A release to build: its name, the version its server reports, what it is built of."""
+    """A release to build: its name, its server's version, what it is built of; is it compiled?"""
 
     name: str
     installed_version: str
     inputs: dict[str, str]
+    is_compiled: bool = False
 
 
 def versions() -> list[str]:
@@ -105,7 +106,7 @@ def wanted(settings: "Settings") -> Release:
         "cuda_arch_list": settings.cuda_arch_list,
     }
     inputs["spec.json"] = json.dumps(spec, indent=2) + "\n"
-    return Release(name, installed_version, inputs)
+    return Release(name, installed_version, inputs, route == "source")
 
 
 def _compiled_with(settings: "Settings") -> dict[str, object]:

@@ -107,3 +107,10 @@ def test_another_machine_gives_the_same_name_and_the_same_inputs(make):
     assert done.returncode == 0, done.stderr
     found = releases.wanted(make())
     assert json.loads(done.stdout) == [found.name, found.inputs]
+
+
+@pytest.mark.parametrize(("route", "compiled"), [("source", True), ("overlay", False)])
+def test_a_release_says_whether_it_is_compiled_so_that_one_host_does_it_for_all(
+    make, route, compiled
+):
+    assert releases.wanted(make(build_route=route)).is_compiled is compiled
