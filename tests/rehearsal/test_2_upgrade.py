@@ -3,6 +3,7 @@
 import re
 import signal
 import subprocess
+import zlib
 
 import pytest
 
@@ -55,7 +56,8 @@ def test_an_upgrade_is_planned_agreed_upon_carried_out_and_rolled_back(host, goo
     assert done.returncode == 0, done.stderr
     assert "s without a server" in done.stderr
     assert "quality 38%, computed" in done.stderr
-    assert deploys.hostkit_state(host)["running"] > good
+    newer = deploys.hostkit_state(host)["running"]
+    assert newer > good
     assert '"0.32.0+' in deploys.request(host, "/version")[1]
     again = upgrade(host, "-y", *NEWER)
     assert "is the one that serves" in again.stderr or again.returncode == 0
@@ -65,8 +67,15 @@ def test_an_upgrade_is_planned_agreed_upon_carried_out_and_rolled_back(host, goo
     assert back.returncode == 0, back.stderr
     assert serving(host) == good
     assert '"0.31.0+' in deploys.request(host, "/version")[1]
-    # The newer release, with its caches, lies there as it was.
+    # The newer release, with its caches, lies there as it was, and serves again when it is named.
     assert deploys.on_host("ls -d /opt/vllm/releases/0.32.0-*/cache", host=host)
+    named = deploys.pyinfra(
+        "tasks/rollback_vllm.py", "-y", "--data", f"rollback_to={newer}", host=host
+    )
+    assert named.returncode == 0, named.stderr
+    assert serving(host) == newer
+    assert '"0.32.0+' in deploys.request(host, "/version")[1]
+    assert "max-num-seqs: 3" in deploys.on_host("cat /opt/vllm/current/serve.yaml", host=host)
 
 
 def test_a_release_that_cannot_be_imported_never_gets_to_the_server(host, good):
@@ -159,34 +168,52 @@ def test_a_way_back_is_never_refused_by_the_start_limit(host, good):
     assert int(used) >= 5
 
 
-def test_an_upgrade_ends_by_itself_when_the_connection_is_cut(host, good):
-    """The control machine's process is killed as each step of the switch is shown."""
-    steps = ["stopping", "importing vLLM|starting|serving", "warming up"]
-    for step, seconds in zip(steps, ("1", "2", "3"), strict=True):
-        data = ("--data", f'extra_env={{"STANDIN_START_S": "{seconds}"}}')
-        run = subprocess.Popen(
-            [*deploys.PYINFRA, "tasks/upgrade_vllm.py", "-y", *data],
-            cwd=deploys.checkout(host),
-            env=deploys.environment(host),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert run.stderr
-        said = next((line for line in run.stderr if re.search(rf" s  ({step})", line)), None)
-        run.send_signal(signal.SIGKILL)
-        run.wait()
-        run.stderr.close()
-        assert said, step
-        deploys.on_host(
-            "while systemctl list-units --no-legend 'vllm-job-switch-*' | grep -q .; "
-            "do sleep 0.2; done",
-            host=host,
-        )
-        env = deploys.on_host(f"cat /opt/vllm/generations/{serving(host)}/vllm.env", host=host)
-        assert f'STANDIN_START_S="{seconds}"' in env
-        assert remains(host) == ""
+def campaign(step):
+    return pytest.param(step, marks=pytest.mark.campaign)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        campaign("start limit: "),
+        "stopping: ",
+        "importing vLLM|starting|serving",
+        campaign("asking for a completion"),
+        campaign("generation \\d+ answers after"),
+        "warming up",
+        campaign("quality check: "),
+        campaign("KV pool "),
+    ],
+)
+def test_an_upgrade_ends_by_itself_when_the_connection_is_cut(host, good, step):
+    """The control machine's process is killed as this step of the switch is shown."""
+    mark = str(1 + zlib.crc32(step.encode()) % 1000 / 1000)
+    run = subprocess.Popen(
+        [
+            *(*deploys.PYINFRA, "tasks/upgrade_vllm.py", "-y"),
+            *("--data", f'extra_env={{"STANDIN_START_S": "{mark}"}}'),
+        ],
+        cwd=deploys.checkout(host),
+        env=deploys.environment(host),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stderr
+    said = next((line for line in run.stderr if re.search(rf" s  ({step})", line)), None)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    run.stderr.close()
+    assert said, step
+    deploys.on_host(
+        "while systemctl list-units --no-legend 'vllm-job-switch-*' | grep -q .; "
+        "do sleep 0.2; done",
+        host=host,
+    )
+    env = deploys.on_host(f"cat /opt/vllm/generations/{serving(host)}/vllm.env", host=host)
+    assert f'STANDIN_START_S="{mark}"' in env
+    assert remains(host) == ""
 
 
 @pytest.mark.parametrize(
