@@ -182,7 +182,7 @@ def test_the_table_shows_the_change_and_the_articles_figure():
 
 
 def test_the_picture_needs_nothing_from_elsewhere(tmp_path):
-    show.picture(result(), result(), tmp_path / "x.svg")
+    assert show.picture(result(), result(), tmp_path / "x.svg")
     text = (tmp_path / "x.svg").read_text()
     assert "real, short, 8 in parallel" in text
     assert 'xlink:href="http' not in text
@@ -266,3 +266,15 @@ def test_a_profile_is_a_generation_with_a_profiler_and_a_few_requests(make):
 def test_a_soak_a_sweep_and_a_profile_are_not_made_together(make):
     with pytest.raises(ValueError, match="profile and soak are asked for: one of them in a run"):
         trials.of(make(profile=1, soak=1.0))
+
+
+def test_a_soak_is_drawn_over_its_hours_and_nothing_where_no_speed_was_measured(tmp_path):
+    now = result()
+    now["rows"] = [{"name": "soak", "figures": {}, "samples": []}]
+    assert not show.picture(now, None, tmp_path / "x.svg")
+    assert not (tmp_path / "x.svg").exists()
+    now["rows"][0]["samples"] = [
+        {"at_s": 600.0 * n, "answer_tokens_per_s": 90.0 + n} for n in range(1, 7)
+    ]
+    assert show.picture(now, None, tmp_path / "x.svg")
+    assert "each round" in (tmp_path / "x.svg").read_text()

@@ -96,21 +96,43 @@ def _reference() -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name("reference.toml").read_text(encoding="utf-8"))
 
 
-def picture(now: Result, before: Result | None, file: Path) -> None:
-    """Write an SVG with each run's speed, before and now, and the article's where it has one."""
+def picture(now: Result, before: Result | None, file: Path) -> bool:
+    """Write an SVG with each run's speed, before and now, and the article's where it has one.
+
+    Of a soak test: its speed from round to round. False when there is no speed to draw.
+    """
+    samples = [sample for row in now["rows"] for sample in row.get("samples", [])]
     names = [row["name"] for row in now["rows"] if SPEED.key in row["figures"]]
-    chart = pygal.HorizontalBar(
-        js=[], style=CleanStyle, print_values=True, height=120 + 60 * len(names), width=1000
-    )
+    if samples:
+        chart = _rounds(samples)
+    elif names:
+        chart = _bars(names, now, before)
+    else:
+        return False
     chart.title = f"Tokens a second, {now['host']}, generation {now['digest']}, {now['at']}"
+    file.write_bytes(chart.render())
+    return True
+
+
+def _bars(names: Sequence[str], now: Result, before: Result | None) -> Any:
+    chart = pygal.HorizontalBar(
+        js=[], style=CleanStyle, print_values=True, height=160 + 60 * len(names), width=1000
+    )
     chart.x_labels = names
     chart.add("now", [figure(now, name, SPEED.key) for name in names])
     if before is not None:
         chart.add(before["at"], [figure(before, name, SPEED.key) for name in names])
     middles = [_middle(name) for name in names]
     if any(middles):
-        chart.add(f"article ({_reference()['hardware']})", middles)
-    file.write_bytes(chart.render())
+        chart.add("the article's", middles)
+    return chart
+
+
+def _rounds(samples: Sequence[Row]) -> Any:
+    chart = pygal.XY(js=[], style=CleanStyle, width=1000, height=400, x_title="hours")
+    points = [(s["at_s"] / 3600, s[SPEED.key]) for s in samples if SPEED.key in s]
+    chart.add("each round", points)
+    return chart
 
 
 def _middle(row: str) -> float | None:

@@ -96,10 +96,11 @@ def _judged(
     comparison = compare(now, before, settings.load_test_tolerance)
     now["verdict"] = "worse" if comparison.problems else "in order"
     file = kept.save(host.name, now | {"problems": comparison.problems})
-    show.picture(now, before, file.with_suffix(".svg"))
+    picture = file.with_suffix(".svg")
+    drawn = f", the picture in {picture}" if show.picture(now, before, picture) else ""
     for line in [*show.table(now, comparison), *comparison.basis]:
         host.log(line)
-    host.log(f"kept in {file}, the picture in {file.with_suffix('.svg')}")
+    host.log(f"kept in {file}{drawn}")
     left = host.get_fact(HostkitProblems, question=["load-test", "left"])
     problems = [*comparison.problems, *left]
     for line in problems[:-1]:
