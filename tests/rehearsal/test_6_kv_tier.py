@@ -1,13 +1,14 @@
 """The SSD tier is kept within its limits: by the timer and before a start."""
 
 import json
+import re
 import time
 
 import pytest
 
 from tests.unit.kv_tier import LAYOUT, UNUSED
 
-from . import deploys
+from . import deploys, state, switching
 
 KV = "/var/lib/vllm/kv"
 LIMITS = "/etc/vllm/kv-tier.json"
@@ -59,6 +60,59 @@ def test_the_timer_prunes_inside_its_sandbox(tier):
     assert "hostkit: SSD tier: removed 1 blocks" in said
     shown = deploys.on_host("cat /var/lib/vllm/health/kv_tier.prom", host=tier)
     assert "\nvllm_kv_tier_bytes 1000\n" in shown
+
+
+# Eight clients at once; prints how often each status came, and the first answer that was no 200.
+CLIENTS = """
+import collections, json, sys, threading, urllib.error, urllib.request
+url, key = json.load(sys.stdin)
+body = json.dumps({"model": "standin", "prompt": "1", "max_tokens": 1}).encode()
+found, bad = collections.Counter(), []
+def client():
+    for _ in range(150):
+        request = urllib.request.Request(url, body, {"Authorization": "Bearer " + key})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                found[answer.status] += 1
+        except urllib.error.HTTPError as error:
+            found[error.code] += 1
+            bad.append(error.read().decode())
+clients = [threading.Thread(target=client) for _ in range(8)]
+for each in clients: each.start()
+for each in clients: each.join()
+print(json.dumps([found, bad[:1]]))
+"""
+
+
+def test_clients_see_no_error_while_what_they_read_is_pruned(tier):
+    """The tier is imitated (standin/blocks.py); vLLM's own runs in test_6_kv_tier_engine.py."""
+    current = deploys.hostkit_state(tier)["current"]
+    # A RAM tier that this container lets it pin.
+    done = deploys.pyinfra("deploy.py", "-y", *TIER, "--data", "kv_ram_gib=0.004", host=tier)
+    assert done.returncode == 0, done.stderr
+    staged = max(map(int, deploys.hostkit_state(tier)["generations"]))
+    try:
+        assert switching.switch(tier, staged, "--force")[0] == 0
+        limits(tier, 100 * 4096)
+        deploys.on_host("cat >/srv/clients.py", host=tier, stdin=CLIENTS)
+        prune = "while :; do python3 -IB /opt/vllm/hostkit prune >>/srv/pruned; done"
+        deploys.on_host(
+            f"rm -f /srv/pruned; systemd-run -q --collect --unit=pruner sh -c '{prune}'", host=tier
+        )
+        url = f"http://127.0.0.1:{state.load(tier).api_port}/v1/completions"
+        told = json.dumps([url, deploys.api_key(tier)])
+        answers, bad = json.loads(deploys.on_host("python3 /srv/clients.py", host=tier, stdin=told))
+        assert (answers, bad) == ({"200": 1200}, [])
+        told = deploys.request(tier, "/metrics")[1]
+        hits, misses = map(int, re.findall(r"standin:block_(?:hits|misses) (\d+)", told))
+        assert hits > 50
+        assert misses > 50
+        assert deploys.on_host("grep -c 'removed [1-9]' /srv/pruned", host=tier) != "0"
+    finally:
+        deploys.on_host(
+            "systemctl stop pruner 2>/dev/null; rm -f /srv/clients.py /srv/pruned", host=tier
+        )
+        assert switching.switch(tier, current, "--force")[0] == 0
 
 
 def test_without_a_tier_there_is_no_timer_and_it_says_so(standin_host):

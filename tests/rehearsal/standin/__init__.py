@@ -76,6 +76,7 @@ def wheel(version: str) -> tuple[str, bytes]:
         "vllm/standin.py": _SOURCE.read_text(encoding="utf-8"),
         "vllm/bench.py": _SOURCE.with_name("bench.py").read_text(encoding="utf-8"),
         "vllm/standin_tiers.py": _TIERS.read_text(encoding="utf-8"),
+        "vllm/blocks.py": _SOURCE.with_name("blocks.py").read_text(encoding="utf-8"),
         "vllm/flags.py": f"MORE_FLAGS = {VERSIONS[version]!r}\n",
         "vllm/entrypoints/__init__.py": "",
         "vllm/entrypoints/cli/__init__.py": "",

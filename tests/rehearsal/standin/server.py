@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from vllm.blocks import Blocks
 from vllm.standin_tiers import Tiers
 
 FAULTS = set(filter(None, os.environ.get("STANDIN_FAULT", "").split(",")))
@@ -181,6 +182,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     config: dict[str, Any]
     requests: Requests
+    blocks: Any
     version: str
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -226,7 +228,8 @@ class Handler(BaseHTTPRequestHandler):
             "/health": "",
             "/version": {"version": self.version},
             "/v1/models": {"object": "list", "data": [{"id": model, "object": "model"}]},
-            "/metrics": self.requests.metrics(model),
+            "/metrics": self.requests.metrics(model)
+            + f"standin:block_hits {self.blocks.hits}\nstandin:block_misses {self.blocks.misses}\n",
         }
         if not self.allowed():
             return
@@ -255,6 +258,11 @@ class Handler(BaseHTTPRequestHandler):
         tokens = min(tokens, body.get("max_tokens", tokens))
         if body.get("stream"):
             self.stream(len(str(prompt).split()), tokens, body.get("token_s", TOKEN_S))
+            return
+        try:
+            self.blocks.use()
+        except (OSError, ValueError) as error:
+            self.reply(500, {"error": f"{type(error).__name__}: {error}"})
             return
         self.requests.work(len(str(prompt).split()), tokens)
         restored = self.requests.tiers.take(f"{body.get('cache_salt')} {prompt}")
@@ -311,7 +319,7 @@ def serve(config: dict[str, Any], version: str) -> int:
     if "ignore-term" not in FAULTS:
         # Not before: SIGTERM ends a vLLM that is still loading at once.
         signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    Handler.config, Handler.version = config, version
+    Handler.config, Handler.version, Handler.blocks = config, version, Blocks(config)
     offload = config.get("kv-transfer-config", {}).get("kv_connector_extra_config", {})
     tiers = Tiers(KV_TOKENS, offload.get("cpu_bytes_to_use", 0), "secondary_tiers" in offload)
     Handler.requests = requests = Requests(config.get("max-num-seqs", 16), tiers)
