@@ -121,6 +121,7 @@ def test_a_server_in_use_is_not_measured(quick):
     client.communicate(timeout=60)
 
 
+@pytest.mark.campaign
 def test_a_plan_shows_what_would_be_asked_and_asks_nothing(quick):
     before = answered(quick)
     done = deploys.pyinfra(TASK, "--dry", *SHORT, host=quick)

@@ -115,9 +115,10 @@ def picture(now: Result, before: Result | None, file: Path) -> bool:
 
 
 def _bars(names: Sequence[str], now: Result, before: Result | None) -> Any:
-    chart = pygal.HorizontalBar(
-        js=[], style=CleanStyle, print_values=True, height=160 + 60 * len(names), width=1000
-    )
+    names = [*reversed(names)]  # it draws from the bottom up
+    height = 160 + 60 * len(names)
+    look = {"js": [], "style": CleanStyle, "truncate_legend": -1, "width": 1000}
+    chart = pygal.HorizontalBar(print_values=True, height=height, **look)
     chart.x_labels = names
     chart.add("now", [figure(now, name, SPEED.key) for name in names])
     if before is not None:
@@ -129,8 +130,9 @@ def _bars(names: Sequence[str], now: Result, before: Result | None) -> Any:
 
 
 def _rounds(samples: Sequence[Row]) -> Any:
-    chart = pygal.XY(js=[], style=CleanStyle, width=1000, height=400, x_title="hours")
     points = [(s["at_s"] / 3600, s[SPEED.key]) for s in samples if SPEED.key in s]
+    top = max((speed for _, speed in points), default=1)
+    chart = pygal.XY(js=[], style=CleanStyle, width=1000, range=(0, top), x_title="hours")
     chart.add("each round", points)
     return chart
 
