@@ -160,6 +160,7 @@ extra_env = {}  # {"VLLM_LOGGING_LEVEL": "DEBUG"}
 
 # --- Where packages come from ---------------------------------------------------------------------
 # The host's own pip and uv configuration holds; these come on top. All is checked by hash.
+# Proxies and certificates: docs/network.md.
 extra_index_urls = []
 find_links = []  # folders on the host, or URLs; when set, extra_index_urls are not asked
 proxy = None  # "http://proxy.lan:3128": for every download, on the hosts and on this machine
