@@ -108,7 +108,7 @@ def opened(host, **changes):
 @pytest.fixture(scope="module")
 def door(standin_host):
     """It is opened by a deploy, and the deploy after that changes nothing."""
-    run(f"rm -f /srv/port-80; {WATCHER}", standin_host)
+    run(f"systemctl stop watcher 2>/dev/null; rm -f /srv/port-80; {WATCHER}", standin_host)
     assert deploys.deploy_json(*data(), host=standin_host, file=FILE).success > 0
     run("systemctl stop watcher", standin_host)
     assert deploys.deploy_json(*data(), host=standin_host, file=FILE).success == 0
@@ -259,6 +259,24 @@ def test_certificates_of_the_operators_are_loaded_and_renewed_while_requests_go_
     assert opened(door.host, **MINE) == NOTHING
     assert run(f"systemctl show {UNIT} -p MainPID --value", door.host) == pid
     assert door.send(kept, "GET", "/v1/models", key=door.key).status == 200
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        "echo '# by hand' >>/etc/vllm/front-door/nginx.conf",
+        # As when a deploy is killed between the two.
+        "echo '# not loaded' >>/run/vllm-front-door/nginx.conf",
+        f"systemctl stop {UNIT}",
+        f"systemctl disable -q {UNIT}",
+        f"echo '# by hand' >>/etc/systemd/system/{UNIT}",
+    ],
+)
+def test_what_was_changed_by_hand_is_put_right(door, done):
+    opened(door.host)
+    run(done, door.host)
+    assert opened(door.host) == CHANGES
+    assert opened(door.host) == NOTHING
 
 
 def test_a_certificate_that_is_no_good_changes_nothing(door):
