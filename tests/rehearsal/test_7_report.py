@@ -1,12 +1,11 @@
 """The report of real traffic: its figures are those of the requests that the test has sent."""
 
-import json
 import re
 import time
 
 import pytest
 
-from . import deploys, state
+from . import deploys, prometheus
 
 TASK = "tasks/report.py"
 MODEL = "smollm2-135m"
@@ -15,16 +14,7 @@ ROW = re.compile(r"^ *\[\S+\] +(\S.*?) {2,}(\S+)", re.MULTILINE)
 
 def newest_sample(host):
     """When Prometheus last looked at the server, in Unix time."""
-    url = f"http://127.0.0.1:{state.load(host).metrics_port}/api/v1/query"
-    query = 'timestamp(up{job="vllm"})'
-    code = (
-        "import sys, urllib.parse, urllib.request as u; "
-        "print(u.urlopen(sys.argv[1], urllib.parse.urlencode({'query': sys.argv[2]}).encode())"
-        ".read().decode())"
-    )
-    said = deploys.on_host(f"python3 -c \"{code}\" {url} '{query}'", host=host)
-    found = json.loads(said)["data"]["result"]
-    return float(found[0]["value"][1]) if found else 0.0
+    return prometheus.value(host, 'timestamp(up{job="vllm"})') or 0.0
 
 
 def reported(host):

@@ -53,8 +53,9 @@ class Prometheus:
         except urllib.error.HTTPError as error:
             raise Failure(f"{self._url} refused a query: {_reason(error)}") from None
         except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
             raise Failure(
-                f"no Prometheus answers at {self._url} ({error}): "
+                f"no Prometheus answers at {self._url} ({reason}): "
                 "systemctl status vllm-prometheus says why"
             ) from None
         except (ValueError, KeyError, TypeError):
