@@ -74,6 +74,7 @@ def test_a_release_is_built_with_the_proxy_and_the_authority_and_not_without(hos
     assert deploys.on_host(f"{left} 2>/dev/null; true", host=host) == "0"
 
 
+@pytest.mark.campaign
 def test_authorities_that_a_killed_deploy_left_half_way_are_finished(host, imitation):
     wanted = network.certificates(str(imitation.authority))
     run = functools.partial(run_operation, host, certificates.trusted, path=network.CERTIFICATES)
