@@ -228,3 +228,14 @@ def test_the_inventory_has_no_list_but_hosts() -> None:
         if not key.startswith("_") and isinstance(value, list | tuple)
     }
     assert groups == {"hosts"}
+
+
+def test_every_link_of_a_page_leads_to_a_file() -> None:
+    dead = [
+        f"{name(page)}: {link}"
+        for page in files()
+        if page.suffix == ".md"
+        for link in re.findall(r"\]\((?!https?://)([^)#]+)", text(page))
+        if not (page.parent / link).is_file()
+    ]
+    assert dead == []
