@@ -1,4 +1,4 @@
-"""Three hosts upgraded one after another; the second fails, the third is not touched.
+"""Three hosts: one compiles for all; they are upgraded in turn, and a failure ends that.
 
 Part of `make campaign`.
 """
@@ -10,6 +10,7 @@ import pytest
 
 from . import deploys, standin
 from .conftest import rehearsal
+from .standin import source
 
 HOSTS = ("one", "two", "three")
 
@@ -54,6 +55,22 @@ def test_a_host_that_fails_ends_the_rollout_with_the_others_as_they_were(hosts):
     assert "generation 2 failed and generation 1 serves again" in done.stderr
     assert "[three] not touched, since two failed" in done.stderr.replace("    ", "")
     assert running() == [2, 1, 1]
+
+
+def compiled_steps(name):
+    journal = "journalctl --output=cat --no-pager -u 'vllm-job-build-*'"
+    return int(deploys.on_host(f"{journal} | grep -c Building; true", host=name))
+
+
+def test_what_one_host_has_compiled_the_others_install(hosts):
+    (where,) = {source.give(name) for name in HOSTS}
+    told = ("--data", "build_route=source", "--data", f"vllm_source={where}")
+    done = on_all("tasks/build_vllm.py", *told)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert [compiled_steps(name) for name in HOSTS] == [source.STEPS, 0, 0]
+    assert done.stderr.count("compile: not needed") == 2
+    routes = 'cat /opt/vllm/releases/*/manifest.json | grep -c \'"route": "source"\''
+    assert [deploys.on_host(routes, host=name) for name in HOSTS] == ["1", "1", "1"]
 
 
 def test_a_canary_goes_first_and_batches_together(hosts):

@@ -54,7 +54,9 @@ def give(name: str, version: str = "0.31.0") -> str:
             member = tarfile.TarInfo(path)
             member.size = len(text)
             packed.addfile(member, io.BytesIO(text))
-    git = "git -c user.name=test -c user.email=test@example.invalid"
+    # The same commit on every host.
+    dates = "GIT_AUTHOR_DATE=2026-01-01T00:00:00Z GIT_COMMITTER_DATE=2026-01-01T00:00:00Z"
+    git = f"{dates} git -c user.name=test -c user.email=test@example.invalid"
     command = state.load(name).ssh_command(
         f"rm -rf {REPOSITORY} {FAULT}; mkdir -p {REPOSITORY}; cd {REPOSITORY} && tar -x && "
         f"git init -q && git add -A && {git} commit -q -m vllm"
