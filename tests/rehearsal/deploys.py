@@ -180,9 +180,9 @@ def start_request(
     return client
 
 
-def start_long_request(host: str) -> subprocess.Popen[str]:
+def start_long_request(host: str, tokens: int = 1500) -> subprocess.Popen[str]:
     """A request that keeps the server busy for a while; returns once it is being worked on."""
-    body = {"model": "smollm2-135m", "prompt": "1 2 3", "max_tokens": 1500, "ignore_eos": True}
+    body = {"model": "smollm2-135m", "prompt": "1 2 3", "max_tokens": tokens, "ignore_eos": True}
     client = start_request(host, "/v1/completions", body, api_key(host))
     while not _RUNNING.search(request(host, "/metrics")[1]):
         assert client.poll() is None, "the request ended too early"
