@@ -36,7 +36,7 @@ def lines_about_hostkit(done):
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        (f"truncate -s 700 {STATE}", "Error: "),
+        (f"sed -i '/^def state/q' {STATE}", "IndentationError: "),
         campaign(f"truncate -s 0 {MAIN}", "__main__.py is cut short"),
         campaign(f"rm {UNITS}", "cannot import name 'units'"),
         campaign(f"echo 'broken(' >>{STATE}", "SyntaxError: "),
