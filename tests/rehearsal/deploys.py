@@ -31,6 +31,8 @@ class Totals:
     success: int
     error: int
     no_change: int
+    changed: tuple[str, ...] = ()
+    """The operations that changed something, by name."""
 
     def __str__(self) -> str:
         return f"{self.success} changed, {self.no_change} unchanged, {self.error} failed"
@@ -115,8 +117,10 @@ def deploy_json(*arguments: str, host: str = state.DEFAULT_NAME, file: str = "de
     done = pyinfra(file, "-y", "--json", *arguments, host=host)
     if done.returncode:
         raise RehearsalError(f"{file} ended with {done.returncode}: {done.stderr[-2000:]}")
-    totals = json.loads(done.stdout)["results"]["totals"]
-    return Totals(totals["success"], totals["error"], totals["no_change"])
+    results = json.loads(done.stdout)["results"]
+    totals = results["totals"]
+    changed = tuple(each["name"] for each in results["operations"] if each["success"])
+    return Totals(totals["success"], totals["error"], totals["no_change"], changed)
 
 
 def ask(question: str, host: str = state.DEFAULT_NAME) -> str:

@@ -113,7 +113,7 @@ def test_a_generation_that_fails_ends_on_the_one_before(host, good, fault, cause
 
 
 def test_a_generation_whose_restored_kv_is_wrong_ends_on_the_one_before(host, good):
-    tier = {"type": "fs", "root_dir": "/var/lib/vllm/kv/000000000000"}
+    tier = {"type": "fs", "root_dir": "/var/lib/vllm/home/kv/000000000000"}
     extra = {"cpu_bytes_to_use": 2**26, "secondary_tiers": [tier]}
     flags = {"kv-transfer-config": {"kv_connector_extra_config": extra}}
     sound = variant(host, good, flags)
