@@ -20,7 +20,10 @@ def test_the_standin_serves_as_vllm_does(standin_host):
 
 @pytest.mark.parametrize(
     ("fault", "cause"),
-    [("exit", "the stand-in was told to fail"), ("nonsense", "came back with 0")],
+    [
+        ("exit", "the stand-in was told to fail"),
+        pytest.param("nonsense", "came back with 0", marks=pytest.mark.campaign),
+    ],
 )
 def test_a_fault_of_the_standin_is_seen_as_one(standin_host, fault, cause):
     data = told(STANDIN_FAULT=fault)
