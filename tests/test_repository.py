@@ -239,3 +239,15 @@ def test_every_link_of_a_page_leads_to_a_file() -> None:
         if not (page.parent / link).is_file()
     ]
     assert dead == []
+
+
+def test_no_file_of_tests_asks_for_hosts_that_two_workers_have() -> None:
+    """tests/conftest.py keeps each host's tests on one worker by the fixtures that a file names."""
+    both = [
+        name(file)
+        for file in files()
+        if re.fullmatch(r"tests/rehearsal/test_\w+\.py", name(file))
+        and re.search(r"\b(fresh_host|deployed)\b", text(file))
+        and re.search(r"\bstandin_host\b", text(file))
+    ]
+    assert both == []
