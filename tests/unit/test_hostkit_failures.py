@@ -221,6 +221,14 @@ def test_a_kill_for_memory_is_known_without_the_kernels_log(host, monkeypatch):
     assert latest()["class"] == "host-memory"
 
 
+@pytest.mark.parametrize(("status", "kind"), [("SYS", "sandbox"), ("KILL", "unknown")])
+def test_a_call_that_the_unit_forbids_is_known_before_systemd_has_written_of_it(
+    host, monkeypatch, status, kind
+):
+    ended(host, monkeypatch, SERVICE_RESULT="signal", EXIT_STATUS=status)
+    assert latest()["class"] == kind
+
+
 def test_a_report_is_json_for_other_programs(host):
     fail(host, "b", OOM)
     report = json.loads((host.root / "health/failures/1/report.json").read_text())

@@ -57,7 +57,8 @@ def record(
     served = good.last().get("invocation") == invocation
     if not served and kind is None and not _was_up(invocation):
         starts.record_failed(lasted_s)
-    marked = [f"{result} (systemd)"] if result == "oom-kill" else []
+    # systemd's own line about the end may come into the journal later than this.
+    marked = [f"{result} {status} (systemd)"]
     kind = kind or classify([*lines, *marked, *_fresh_kernel_lines(lasted_s)])
     if kind == fingerprints.UNKNOWN and result == "success":
         kind = fingerprints.UNASKED

@@ -75,7 +75,7 @@ _TABLE: tuple[tuple[Kind, str], ...] = (
             "lower kv_ram_gib or max_jobs, or give WSL2 more (memory= in .wslconfig)",
         ),
         r"Out of memory: Killed process|oom-kill:|Cannot allocate memory|std::bad_alloc"
-        r"|oom-kill \(systemd\)",
+        r"|oom-kill \w* ?\(systemd\)",
     ),
     (
         Kind(
@@ -130,7 +130,8 @@ _TABLE: tuple[tuple[Kind, str], ...] = (
             "the unit does not let it do what it needs",
             "a drop-in hardens the unit further than vLLM can live with: `systemctl cat vllm`",
         ),
-        r"Address family not supported by protocol|code=killed, status=31/SYS"
+        r"Address family not supported by protocol|status=31/SYS"
+        r"|(signal|core-dump) SYS \(systemd\)"
         r"|mbind.*Operation not permitted|set_mempolicy.*Operation not permitted"
         r"|No such file or directory: '/proc/(meminfo|cpuinfo)'",
     ),
