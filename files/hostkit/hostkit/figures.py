@@ -22,14 +22,13 @@ def write(part: str, figures: Sequence[Figure]) -> None:
     """Write vllm_<part>_<name> of each figure to <part>.prom. Counters go on from what it says."""
     file = paths.HEALTH / f"{part}.prom"
     before = _read(file.read_text("utf-8", "replace")) if file.is_file() else {}
-    lines = []
+    metrics = []
     for figure in figures:
         name = f"vllm_{part}_{figure.name}"
         earlier = before.get(name, 0.0) if figure.type == "counter" else 0
-        value = figure.value + earlier
-        lines += [f"# HELP {name} {figure.help}", f"# TYPE {name} {figure.type}"]
-        lines.append(f"{name} {exposition.number(value)}")
-    process.write_atomic(file, "\n".join(lines) + "\n")
+        sample = exposition.Sample(figure.value + earlier, {})
+        metrics.append(exposition.Metric(name, figure.type, figure.help, (sample,)))
+    process.write_atomic(file, exposition.render(metrics))
 
 
 def written() -> str:

@@ -3,8 +3,9 @@
 import contextlib
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import BaseModel, ValidationError
 from pyinfra.api import QuoteString, StringCommand
 
 HOSTKIT = "/opt/vllm/hostkit"
@@ -34,6 +35,9 @@ def question(*arguments: str) -> StringCommand:
         f"2>&1; else echo '{_ERROR}__main__.py is cut short'; (exit 2); fi;",
         f"status=$?; echo; echo {_STATUS}$status; fi",
     )
+
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,15 @@ class Answer:
                     found: dict[str, Any] = json.loads(line)
                     return found, None
         return {}, no_answer("it says nothing")
+
+    def fill(self, kind: type[Model]) -> Model:
+        """The object as such a model, whose field `unknown` says why there is none that fits."""
+        found, unknown = self.json()
+        try:
+            return kind.model_validate(found | {"unknown": unknown})
+        except ValidationError as error:
+            field = ".".join(map(str, error.errors()[0]["loc"]))
+            return kind.model_validate({"unknown": no_answer(f"its answer does not fit: {field}")})
 
 
 def no_answer(why: str) -> str:

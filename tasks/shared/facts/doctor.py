@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from pyinfra.api import FactBase, StringCommand
 
 from tasks.shared.facts import answers
@@ -157,14 +157,7 @@ class DoctorFact(FactBase[Report]):
 
     def process(self, output: list[str]) -> Report:
         answer = answers.read(output)
-        found, unknown = answer.json()
-        if answer.status is None:
-            unknown = answers.NOT_INSTALLED
-        try:
-            return Report.model_validate(found | {"unknown": unknown})
-        except ValidationError as error:
-            field = ".".join(map(str, error.errors()[0]["loc"]))
-            return Report(unknown=answers.no_answer(f"its answer does not fit: {field}"))
+        return self.default() if answer.status is None else answer.fill(Report)
 
 
 class ArchiveFact(FactBase[list[str]]):

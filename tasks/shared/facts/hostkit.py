@@ -1,6 +1,6 @@
 """What hostkit, the program on the host, says about it."""
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from pyinfra.api import FactBase, StringCommand
 
 from tasks.shared.facts import answers
@@ -90,12 +90,7 @@ class HostStateFact(FactBase[HostState]):
         return HostState()
 
     def process(self, output: list[str]) -> HostState:
-        found, unknown = answers.read(output).json()
-        try:
-            return HostState.model_validate(found | {"unknown": unknown})
-        except ValidationError as error:
-            field = ".".join(map(str, error.errors()[0]["loc"]))
-            return HostState(unknown=answers.no_answer(f"its answer does not fit: {field}"))
+        return answers.read(output).fill(HostState)
 
 
 class Outlook(BaseModel):
