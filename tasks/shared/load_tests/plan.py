@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hostkit.benchmark import Run
 from tasks.shared.load_tests import trials
 from tasks.shared.load_tests.choices import LoadTestSettings
 from tasks.shared.load_tests.hosts import Outlook
@@ -21,17 +22,6 @@ ROOM = 32
 """Tokens that stay free beside a prompt and its answer."""
 POOL_SHARE = 0.9
 """Of the KV pool: what all requests at once may fill, so that none is put off."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of vLLM's own benchmark; `tokens` is the length of each prompt."""
-
-    name: str
-    prompts: str
-    tokens: tuple[int, ...]
-    answer: int
-    concurrency: int
 
 
 @dataclass(frozen=True)
