@@ -63,7 +63,7 @@ HEALTHY: dict[str, Any] = {
             "vllm_kv_tier_quota_bytes": 150e9,
             "vllm_kv_tier_free_bytes": 300e9,
             "vllm_kv_tier_min_free_bytes": 20e9,
-            "vllm_kv_tier_pruned_seconds": NOW - 600,
+            "vllm_kv_tier_last_prune_timestamp_seconds": NOW - 600,
         },
     },
     "names": {"hosts": ["gpu-box"], "users": ["me"]},

@@ -4,6 +4,7 @@ import pytest
 
 from tasks.shared import health
 from tasks.shared.facts.doctor import DoctorFact, Report
+from tasks.shared.health import tiers
 from tasks.shared.host_checks import findings
 from tests.unit.reports import COMMAND, NOW, REMOVED, SERVE, changed, wanting
 
@@ -49,7 +50,7 @@ SSD_UNREAD = [
     'vllm:kv_offload_tiering_read_bytes_total{engine="0",tier="0:primary"} 5.0',
     'vllm:kv_offload_tiering_chunk_hits_total{engine="0",tier="1:fs"} 9.0',
 ]
-NOT_PRUNED = {"figures": {"vllm_kv_tier_bytes": REMOVED}}
+NOT_PRUNED = {"figures": dict.fromkeys(tiers.FIGURES, REMOVED)}
 
 PROBLEMS = [
     # name, changes to the report, to what is wanted, what is named, words of the message
@@ -144,8 +145,10 @@ PROBLEMS = [
     ("an SSD tier that is not read", {"metrics": SSD_UNREAD}, {}, "SSD tier",
      ["9 chunks", "block I/O failed"]),
     ("a tier that nobody prunes",
-     {"tier": {"figures": {"vllm_kv_tier_pruned_seconds": NOW - 7200}}}, {}, "SSD tier",
-     ["120 minutes ago", "every 15 minutes", "vllm-kv-prune.timer"]),
+     {"tier": {"figures": {"vllm_kv_tier_last_prune_timestamp_seconds": NOW - 7200}}}, {},
+     "SSD tier", ["120 minutes ago", "every 15 minutes", "vllm-kv-prune.timer"]),
+    ("figures that are damaged", {"tier": {"figures": {"vllm_kv_tier_bytes": REMOVED}}}, {},
+     "SSD tier", ["lack vllm_kv_tier_bytes", "vllm-kv-prune.service"]),
     ("a tier above its quota", {"tier": {"figures": {"vllm_kv_tier_bytes": 160e9}}}, {},
      "SSD tier", ["160.0 of 150 GB"]),
     ("a full disk", {"tier": {"figures": {"vllm_kv_tier_free_bytes": 5e9}}}, {}, "SSD tier",

@@ -82,6 +82,9 @@ def test_a_mail_goes_through_the_hosts_own_mailer(webhook, tmp_path, monkeypatch
     mail = (tmp_path / "mail").read_text()
     assert mail.startswith("To: ops@example.org\nSubject: vLLM on ")
     assert "To do: lower it" in mail
+    mailer.write_text("#!/bin/sh\necho 'ops@example.org: no such user' >&2\nexit 67\n")
+    with pytest.raises(Failure, match=r"/sendmail ended with 67$"):
+        notify.notify(Namespace(test=False))
 
 
 def test_without_an_address_nobody_is_told(webhook, tmp_path):

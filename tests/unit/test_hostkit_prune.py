@@ -8,8 +8,9 @@ from argparse import Namespace
 
 import pytest
 
-from hostkit import figures, kvtier, paths, prune, quota, units, windowsdisk
+from hostkit import doctor, figures, kvtier, paths, prune, quota, units, windowsdisk
 from hostkit.process import Failure
+from tasks.shared.health import tiers
 from tests.unit import kv_tier
 from tests.unit.kv_tier import HOUR, NOW, UNUSED, USED, pruned
 
@@ -288,22 +289,41 @@ def test_it_says_by_what_order_it_removes(tier, source, order):
 
 
 def test_figures_say_what_is_there_and_count_what_went(tier):
-    def shown():
-        lines = (paths.HEALTH / "kv_tier.prom").read_text().splitlines()
-        return dict(line.split(" ") for line in lines if not line.startswith("#"))
-
     tier.blocks(11)
     pruned()
-    assert shown()["vllm_kv_tier_bytes"] == "90"
-    assert shown()["vllm_kv_tier_files"] == "9"
-    assert shown()["vllm_kv_tier_quota_bytes"] == "100"
-    assert shown()["vllm_kv_tier_removed_blocks_total"] == "2"
-    assert int(shown()["vllm_kv_tier_oldest_use_timestamp_seconds"]) == NOW - 9 * HOUR
+    shown = figures.read("kv_tier")
+    assert shown["vllm_kv_tier_bytes"] == 90
+    assert shown["vllm_kv_tier_files"] == 9
+    assert shown["vllm_kv_tier_quota_bytes"] == 100
+    assert shown["vllm_kv_tier_removed_blocks_total"] == 2
+    assert shown["vllm_kv_tier_oldest_use_timestamp_seconds"] == NOW - 9 * HOUR
     tier.blocks(12)
     pruned()
-    assert shown()["vllm_kv_tier_removed_blocks_total"] == "5"
+    assert figures.read("kv_tier")["vllm_kv_tier_removed_blocks_total"] == 5
     pruned()
-    assert shown()["vllm_kv_tier_removed_bytes_total"] == "50"
+    assert figures.read("kv_tier")["vllm_kv_tier_removed_bytes_total"] == 50
+
+
+def test_the_doctor_finds_all_the_figures_that_it_judges_by(tier):
+    assert doctor.report()["tier"]["figures"] == {}
+    tier.blocks(11)
+    pruned()
+    assert doctor.report()["tier"]["figures"].keys() >= tiers.FIGURES.keys()
+
+
+def test_a_damaged_line_costs_that_figure_only(tier):
+    pruned()
+    file = paths.HEALTH / "kv_tier.prom"
+    file.write_text(file.read_text().replace("vllm_kv_tier_bytes 0", "vllm_kv_tier_bytes \ufffd"))
+    shown = figures.read("kv_tier")
+    assert "vllm_kv_tier_bytes" not in shown
+    assert shown["vllm_kv_tier_quota_bytes"] == 100
+
+
+def test_a_figure_is_read_as_it_was_written_however_small_or_large(tier):
+    values = {"vllm_a_x": 2.5e-07, "vllm_a_y": 3e17, "vllm_a_z": 0.125}
+    figures.write("a", [figures.Figure(n[-1], "gauge", "of it", v) for n, v in values.items()])
+    assert figures.read("a") == values
 
 
 def test_a_counter_that_is_large_goes_on(tier):

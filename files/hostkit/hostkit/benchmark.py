@@ -2,7 +2,6 @@
 
 import json
 import os
-import pwd
 import signal
 import subprocess
 import time
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hostkit import generations, paths, process, prompts, server
+from hostkit import generations, paths, process, prompts, server, serviceuser
 from hostkit.process import Failure
 
 POLL_S = 0.5
@@ -112,7 +111,7 @@ def measure(
     say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Run it and return its `figures`. Failure when it fails or is not over by `ends`."""
-    user = _user()
+    user = serviceuser.to_become()
     out = work / "out"
     out.mkdir(parents=True, exist_ok=True)
     if user:
@@ -130,9 +129,7 @@ def measure(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            user=user.pw_uid if user else None,
-            group=user.pw_gid if user else None,
-            extra_groups=[] if user else None,
+            **serviceuser.identity(),
         )
         try:
             _follow(bench, found, run, ends, say)
@@ -180,8 +177,3 @@ def _done(found: server.Server) -> float:
         return server.total(server.metrics(found), "vllm:request_success_total") or 0.0
     except server.NotAnswering:
         return 0.0
-
-
-def _user() -> pwd.struct_passwd | None:
-    """The service's user where we are root: a client has no business with root's rights."""
-    return pwd.getpwnam(paths.SERVICE_USER) if os.geteuid() == 0 else None

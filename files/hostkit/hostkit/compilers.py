@@ -1,16 +1,14 @@
 """What compiles vLLM: is it there, and does it fit torch and the GPUs?"""
 
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hostkit import inputs, paths
+from hostkit import gpus, inputs, paths
 from hostkit.process import Failure, run
 
 CUDA_HOME = paths.ROOT / "usr/local/cuda-13.0"
-_NVIDIA_SMI = ("nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi")
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
 _ARCHITECTURE = re.compile(r"(\d+)\.(\d+)[af]?(\+PTX)?")
 _SM120 = (12, 8)
@@ -72,19 +70,11 @@ def judge(nvcc_says: str, torch_cuda: str, arch_list: str, gpus: Sequence[str]) 
 
 def capabilities() -> list[str]:
     """The compute capability of every GPU; empty when there is no driver to ask."""
-    for program in _NVIDIA_SMI:
-        try:
-            done = subprocess.run(
-                [program, "--query-gpu=compute_cap", "--format=csv,noheader"],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        except OSError:
-            continue
-        if done.returncode == 0:
-            return [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    return []
+    try:
+        said = gpus.smi("--query-gpu=compute_cap", "--format=csv,noheader")
+    except gpus.Unreadable:
+        return []
+    return [line.strip() for line in said.splitlines() if line.strip()]
 
 
 def _nvcc_release(text: str) -> str:

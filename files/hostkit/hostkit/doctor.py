@@ -17,6 +17,7 @@ from typing import Any
 
 from hostkit import (
     failures,
+    figures,
     generations,
     good,
     goodstart,
@@ -204,10 +205,7 @@ def _hang_told() -> bool:
 
 def _tier() -> dict[str, Any]:
     """What the last prune found, and whether the tier's folder is where it was."""
-    file = paths.HEALTH / "kv_tier.prom"
-    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
-    pairs = (line.split(" ") for line in lines if not line.startswith("#"))
-    return {"now": time.time(), "figures": {name: float(value) for name, value in pairs}}
+    return {"now": time.time(), "figures": figures.read("kv_tier")}
 
 
 def _model(number: int) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """What is kept of a failure: bounded texts, without secrets. What cannot be read says why."""
 
 import re
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hostkit import generations, gpus, paths, units
-from hostkit.process import Failure
+from hostkit.process import Failure, attempt
 
 LINES = 4000
+LIMIT_S = 10
 BYTES = 1 << 20
 # The header may name a scheme, "Basic" for instance, before what is secret.
 _HEADERS = re.compile(r"(?i)(authorization:) *(?:\w+ +)?\S+|(bearer) +\S+")
@@ -62,8 +62,6 @@ def text(source: Callable[[], str]) -> str:
 
 
 def output(*command: str) -> str:
-    """What a program prints, whatever its exit status, within ten seconds."""
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
-    )
-    return (done.stdout or done.stderr).decode("utf-8", "replace")
+    """What a program prints, whatever its exit status. Failure after LIMIT_S."""
+    ended = attempt(command, command[0], timeout_s=LIMIT_S)
+    return ended.output or ended.errors

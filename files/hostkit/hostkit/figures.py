@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from hostkit import exposition, paths, process
@@ -20,15 +21,14 @@ class Figure:
 
 def write(part: str, figures: Sequence[Figure]) -> None:
     """Write vllm_<part>_<name> of each figure to <part>.prom. Counters go on from what it says."""
-    file = paths.HEALTH / f"{part}.prom"
-    before = _read(file.read_text("utf-8", "replace")) if file.is_file() else {}
+    before = read(part)
     metrics = []
     for figure in figures:
         name = f"vllm_{part}_{figure.name}"
         earlier = before.get(name, 0.0) if figure.type == "counter" else 0
         sample = exposition.Sample(figure.value + earlier, {})
         metrics.append(exposition.Metric(name, figure.type, figure.help, (sample,)))
-    process.write_atomic(file, exposition.render(metrics))
+    process.write_atomic(_file(part), exposition.render(metrics))
 
 
 def written() -> str:
@@ -37,6 +37,13 @@ def written() -> str:
     return exposition.valid_lines("".join(f.read_text("utf-8", "replace") for f in files))
 
 
-def _read(text: str) -> dict[str, float]:
-    rows = re.findall(r"^(\w+) (\d+(?:\.\d+)?(?:e\+\d+)?)$", text, re.MULTILINE)
+def read(part: str) -> dict[str, float]:
+    """The figures of a part, by name; without those whose line is damaged."""
+    file = _file(part)
+    text = file.read_text("utf-8", "replace") if file.is_file() else ""
+    rows = re.findall(r"^(\w+) (\d+(?:\.\d+)?(?:e[+-]\d+)?)$", text, re.MULTILINE)
     return {name: float(value) for name, value in rows}
+
+
+def _file(part: str) -> Path:
+    return paths.HEALTH / f"{part}.prom"

@@ -54,7 +54,7 @@ def smi(*arguments: str, timeout_s: float = TIMEOUT_S) -> str:
         tried = " or ".join(map(str, _PROGRAMS))
         raise Unreadable(f"there is no {tried}: is the NVIDIA driver installed?")
     try:
-        return run([program, *arguments], str(program), timeout_s=TIMEOUT_S)
+        return run([program, *arguments], str(program), timeout_s=timeout_s)
     except Failure as failure:
         raise Unreadable(str(failure)) from None
 

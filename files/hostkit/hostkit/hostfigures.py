@@ -28,7 +28,7 @@ def service() -> list[Metric]:
         gauge(
             "vllm_host_service_start_timestamp_seconds",
             "When the server's process began.",
-            float(began) if is_running and began.isdigit() else None,
+            float(began) if is_running and began.isdecimal() else None,
         ),
         counter(
             "vllm_host_service_restarts_total",

@@ -4,15 +4,14 @@ The server would compile them at its first start, while nothing serves: `samplin
 minutes on a fast machine. One that cannot be built here is built there, so that is no failure.
 """
 
-import os
-import pwd
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from hostkit import compilers, paths
+from hostkit import compilers
 from hostkit.jobs import progress
-from hostkit.process import reason
+from hostkit.process import Failure, run
+from hostkit.serviceuser import identity
 
 MODULES = ("flashinfer.jit.sampling:gen_sampling_module",)
 
@@ -53,29 +52,10 @@ def environment(venv: Path, cache: Path, arch_list: str, jobs: int) -> dict[str,
 
 
 def _build_one(module: str, venv: Path, env: Mapping[str, str]) -> str:
-    owner = _service_user()
-    done = subprocess.run(
-        [venv / "bin/python", "-IB", "-c", _BUILD, module],
-        env=dict(env),
-        cwd="/",
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-        user=owner,
-        group=owner,
-    )
-    if done.returncode:
-        return f"not built: {reason(done.stdout, done.returncode)}"
-    return "built"
-
-
-def _service_user() -> str | None:
-    """What it compiles must be the service's own: it could not add to it otherwise."""
+    command: list[str | Path] = [venv / "bin/python", "-IB", "-c", _BUILD, module]
     try:
-        pwd.getpwnam(paths.SERVICE_USER)
-    except KeyError:
-        return None
-    return paths.SERVICE_USER if os.geteuid() == 0 else None
+        # What it compiles must be the service's own: it could not add to it otherwise.
+        run(command, "not built", env=env, cwd="/", stderr=subprocess.STDOUT, **identity())
+    except Failure as failure:
+        return str(failure)
+    return "built"

@@ -2,14 +2,13 @@
 
 import json
 import socket
-import subprocess
 import urllib.request
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 from hostkit import failures, paths
-from hostkit.process import Failure
+from hostkit.process import Failure, attempt
 
 ADDRESS = paths.ETC / "notify"
 SENDMAIL = Path("/usr/sbin/sendmail")
@@ -77,8 +76,7 @@ def _mail(to: str, text: str) -> None:
         raise Failure(f"there is no {SENDMAIL}: install a mailer, or set a webhook")
     subject = text.splitlines()[0]
     mail = f"To: {to}\nSubject: {subject}\n\n{text}\n"
-    done = subprocess.run(
-        [SENDMAIL, "-t", "-oi"], input=mail, capture_output=True, text=True, timeout=TIMEOUT_S
-    )
-    if done.returncode:
-        raise Failure(f"{SENDMAIL} ended with {done.returncode}")
+    # What it says may name the address.
+    ended = attempt([SENDMAIL, "-t", "-oi"], str(SENDMAIL), told=mail, timeout_s=TIMEOUT_S)
+    if ended.status:
+        raise Failure(f"{SENDMAIL} ended with {ended.status}")

@@ -8,18 +8,16 @@ import argparse
 import contextlib
 import json
 import os
-import pwd
 import re
 import shutil
-import subprocess
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hostkit import generations, paths
-from hostkit.process import Failure, reason, write_atomic
+from hostkit.process import Failure, NoEnd, attempt, reason, write_atomic
+from hostkit.serviceuser import identity
 
 ANSWER = "answer.json"
 """The file in a generation that says what its vLLM thinks of it."""
@@ -44,32 +42,23 @@ def vllm(folder: Path) -> Answer:
     if not python.exists():
         raise Failure(f"{python} is not there: deploy again")
     env = environment((folder / "vllm.env").read_text())
-    with tempfile.TemporaryFile("w+", errors="replace") as said:
-        try:
-            done = subprocess.run(
-                [str(python), "-IB", str(SCRIPT), str((folder / "serve.yaml").resolve())],
-                env={"PATH": "/usr/bin:/bin", **env},
-                cwd=env.get("HOME") if os.path.isdir(env.get("HOME", "")) else "/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                text=True,
-                errors="replace",
-                timeout=TIME_LIMIT_S,
-                preexec_fn=_step_back,
-                **_service_user(),
-            )
-        except subprocess.TimeoutExpired:
-            return Answer("unjudged", f"no answer within {TIME_LIMIT_S} s")
-        except OSError as error:
-            raise Failure(f"ask vLLM: cannot run {python}: {error.strerror}") from error
-        said.seek(0)
-        lines = done.stdout.splitlines()
-        try:
-            found = json.loads(lines[-1])
-            return Answer(found["verdict"], str(found["reason"])[:600])
-        except (IndexError, ValueError, KeyError, TypeError):
-            return Answer("unjudged", reason(said.read(), done.returncode))
+    try:
+        ended = attempt(
+            [python, "-IB", SCRIPT, (folder / "serve.yaml").resolve()],
+            "ask vLLM",
+            env={"PATH": "/usr/bin:/bin", **env},
+            cwd=env.get("HOME") if os.path.isdir(env.get("HOME", "")) else "/",
+            timeout_s=TIME_LIMIT_S,
+            preexec_fn=_step_back,
+            **identity(),
+        )
+    except NoEnd:
+        return Answer("unjudged", f"no answer within {TIME_LIMIT_S} s")
+    try:
+        found = json.loads(ended.output.splitlines()[-1])
+        return Answer(found["verdict"], str(found["reason"])[:600])
+    except (IndexError, ValueError, KeyError, TypeError):
+        return Answer("unjudged", reason(ended.errors, ended.status))
 
 
 def environment(text: str) -> dict[str, str]:
@@ -157,13 +146,3 @@ def _step_back() -> None:
     os.nice(10)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-
-
-def _service_user() -> dict[str, Any]:
-    try:
-        user = pwd.getpwnam(paths.SERVICE_USER)
-    except KeyError:
-        return {}
-    if os.geteuid() != 0:
-        return {}
-    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}

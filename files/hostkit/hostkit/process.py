@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,40 +28,71 @@ class Failure(Exception):
     """Ends a command with exit status 1 and its message, one line, on standard error."""
 
 
-def run(
+class NoEnd(Failure):
+    """A program that did not end in its time, and was killed."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended, and all that it said."""
+
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, in one line of at most 400 characters."""
+        return reason(self.errors or self.output, self.status)
+
+
+def run(command: Sequence[str | Path], what: str, **options: Any) -> str:
+    """Run a program to its end and return its standard output; options as `attempt` has them.
+
+    Raises Failure "`what`: <its own reason>" when it cannot be started or exits non-zero.
+    """
+    ended = attempt(command, what, **options)
+    if ended.status:
+        raise Failure(f"{what}: {ended.reason}")
+    return ended.output
+
+
+def attempt(
     command: Sequence[str | Path],
     what: str,
     *,
-    cwd: Path | None = None,
+    told: str = "",
+    cwd: Path | str | None = None,
     env: Mapping[str, str] | None = None,
     keep_open: Sequence[int] = (),
     stderr: int = subprocess.PIPE,
     timeout_s: float | None = None,
-) -> str:
-    """Run a program to its end and return its standard output; STDOUT as `stderr` mixes both.
+    **other: Any,
+) -> Ended:
+    """Run a program to its end, whatever its exit status; STDOUT as `stderr` mixes both outputs.
 
-    Raises Failure "`what`: <its own reason>" when it cannot be started or exits non-zero.
+    `told` is its standard input; `other` goes to subprocess.run. Raises Failure when it cannot be
+    started, and NoEnd.
     """
     try:
         done = subprocess.run(
             [str(part) for part in command],
+            input=told,
             cwd=cwd,
             env=None if env is None else dict(env),
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            text=True,
+            encoding="utf-8",
             errors="replace",
             pass_fds=keep_open,
             timeout=timeout_s,
+            **other,
         )
     except subprocess.TimeoutExpired:
-        raise Failure(f"{what}: no end within {timeout_s:.0f} s") from None
+        raise NoEnd(f"{what}: no end within {timeout_s:g} s") from None
     except OSError as error:
         raise Failure(f"{what}: cannot run {command[0]}: {error.strerror}") from error
-    if done.returncode:
-        raise Failure(f"{what}: {reason(done.stderr or done.stdout, done.returncode)}")
-    return done.stdout
+    return Ended(done.returncode, done.stdout, done.stderr or "")
 
 
 def reason(output: str, returncode: int) -> str:

@@ -4,16 +4,14 @@ import http.client
 import json
 import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hostkit import loopback
 from hostkit.process import Failure
 
 TIMEOUT_S = 120
-
-_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Prometheus:
         url = f"{self._url}/api/v1/{path}"
         data = urllib.parse.urlencode(parameters).encode()
         try:
-            with _opener.open(url, data, timeout=TIMEOUT_S) as response:
+            with loopback.opener.open(url, data, timeout=TIMEOUT_S) as response:
                 answer = json.load(response)
             found = answer["data"]["result"]
         except urllib.error.HTTPError as error:

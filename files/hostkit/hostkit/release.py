@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import platform
-import pwd
 import shutil
 import time
 from argparse import Namespace
@@ -30,6 +29,7 @@ from hostkit import (
     packages,
     paths,
     probe,
+    serviceuser,
     source,
     wheel,
 )
@@ -199,8 +199,8 @@ class _Builder:
     def _make_cache(self) -> None:
         cache = self.target / "cache"
         cache.mkdir()
-        with contextlib.suppress(KeyError):
-            user = pwd.getpwnam(paths.SERVICE_USER)
+        user = serviceuser.account()
+        if user:
             os.chown(cache, user.pw_uid, user.pw_gid)
 
     def _write_manifest(

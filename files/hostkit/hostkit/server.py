@@ -13,13 +13,11 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
-from hostkit import generations, paths, start, units
+from hostkit import generations, loopback, paths, start, units
 from hostkit.process import Failure
 
 PROBE_TOKENS = 4
 _KEY = re.compile(r'^VLLM_API_KEY="?([^"\n]*)"?$', re.MULTILINE)
-# Loopback is never asked through a proxy.
-_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class NotAnswering(Failure):
@@ -219,7 +217,7 @@ def _get(server: Server, path: str, timeout_s: float, data: bytes | None = None)
     request.add_header("Content-Type", "application/json")
     try:
         request.add_header("Authorization", f"Bearer {api_key(server.pid)}")
-        with _opener.open(request, timeout=timeout_s) as response:
+        with loopback.opener.open(request, timeout=timeout_s) as response:
             return str(response.read().decode("utf-8"))
     except urllib.error.HTTPError as error:
         body = " ".join(error.read().decode("utf-8", errors="replace").split())[:200]

@@ -6,13 +6,12 @@ and no process has it mapped. RemoveIPC= in the unit does most of it; this is fo
 
 import contextlib
 import os
-import pwd
 import re
 import stat
 from pathlib import Path
 from typing import Any
 
-from hostkit import paths, units
+from hostkit import serviceuser, units
 from hostkit.process import Failure
 
 SHM = Path("/dev/shm")
@@ -61,10 +60,8 @@ def leftovers() -> list[str]:
 
 def service_uid() -> int | None:
     """The service user's id; None before there is one."""
-    try:
-        return pwd.getpwnam(paths.SERVICE_USER).pw_uid
-    except KeyError:
-        return None
+    user = serviceuser.account()
+    return user.pw_uid if user else None
 
 
 def _mapped() -> set[tuple[int, int]]:

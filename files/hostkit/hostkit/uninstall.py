@@ -4,11 +4,10 @@ import argparse
 import contextlib
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
-from hostkit import foreign, idle, lock, network, outlook, paths, units
+from hostkit import foreign, idle, lock, network, outlook, paths, serviceuser, units
 from hostkit.jobs import progress
 from hostkit.process import Failure, run
 
@@ -144,8 +143,7 @@ def _listed(file: Path) -> list[str]:
 
 
 def _user(remove: bool) -> None:
-    there = subprocess.run(["id", paths.SERVICE_USER], capture_output=True, check=False)
-    if there.returncode:
+    if serviceuser.account() is None:
         return
     if remove:
         run(["userdel", paths.SERVICE_USER], "userdel")

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 from hostkit import process
@@ -25,8 +24,8 @@ def show(*properties: str, unit: str = UNIT) -> dict[str, str]:
         *(f"--property={name}" for name in properties),
     ]
     try:
-        output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    except FileNotFoundError:
+        output = process.attempt(command, "systemctl show").output
+    except process.Failure:
         output = ""
     found = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
     return {name: found.get(name, "") for name in properties}
@@ -51,9 +50,7 @@ def complaint(unit: str = UNIT) -> str:
     invocation = show("InvocationID", unit=unit)["InvocationID"]
     # Said by systemd itself, or by the process that it had forked for the unit.
     matches = [f"INVOCATION_ID={invocation}", "+", f"_SYSTEMD_INVOCATION_ID={invocation}"]
-    command = ["journalctl", "--no-pager", "--output=cat", "--lines=40", *matches]
-    output = subprocess.run(command, capture_output=True, check=False).stdout
-    lines = output.decode("utf-8", errors="replace").splitlines()
+    lines = journalctl("--lines=40", *matches)
     vague = ("Failed to start", "Failed to run", "Failed with result")
     telling = [line for line in lines if "Failed" in line and not any(v in line for v in vague)]
     return (telling or lines or ["systemd gave no reason"])[-1]
@@ -65,10 +62,9 @@ def journal(invocation: str, lines: int = 4000) -> list[str]:
 
 
 def journalctl(*arguments: str) -> list[str]:
-    """Lines of the journal, made valid UTF-8."""
+    """Lines of the journal, made valid UTF-8; none where none matches."""
     command = ["journalctl", "--no-pager", "--output=cat", *arguments]
-    output = subprocess.run(command, capture_output=True, check=False).stdout
-    return output.decode("utf-8", errors="replace").splitlines()
+    return process.attempt(command, "journalctl").output.splitlines()
 
 
 def sync_journal() -> None:
@@ -84,10 +80,9 @@ def jobs(unit: str = UNIT) -> list[str]:
 
 def starts(within_s: float) -> int:
     """How often the service was started in the last so many seconds, by whomever."""
-    command = ["journalctl", "--no-pager", "--output=cat", f"--since=-{within_s:.0f}s"]
-    command += [f"--unit={UNIT}", "--grep=^hostkit: generation "]
-    output = subprocess.run(command, capture_output=True, check=False).stdout
-    return output.count(b"hostkit: generation ")
+    since = f"--since=-{within_s:.0f}s"
+    lines = journalctl(since, f"--unit={UNIT}", "--grep=^hostkit: generation ")
+    return sum("hostkit: generation " in line for line in lines)
 
 
 def limits(text: str) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hostkit import modelconfig, paths
+from hostkit import modelconfig, serviceuser
 
 INDEX = "model.safetensors.index.json"
 MISFIT = "complete, but "
@@ -127,11 +127,8 @@ def identity(folder: Path) -> str:
 @contextlib.contextmanager
 def as_service_user() -> Iterator[None]:
     """Look at files as the server will: what only root can read is of no use to it."""
-    try:
-        user = pwd.getpwnam(paths.SERVICE_USER)
-    except KeyError:
-        user = None
-    if user is None or os.geteuid() != 0:
+    user = serviceuser.to_become()
+    if user is None:
         yield
         return
     groups = os.getgroups()

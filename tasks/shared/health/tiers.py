@@ -17,6 +17,18 @@ ASKED_TOKENS = 200_000
 
 MISSED_RUNS = 4
 GB = 1e9
+FIGURES = {
+    f"vllm_kv_tier_{name}": name
+    for name in (
+        "bytes",
+        "quota_bytes",
+        "free_bytes",
+        "min_free_bytes",
+        "last_prune_timestamp_seconds",
+    )
+}
+"""What is asked of the last prune's figures."""
+
 _SERIES = re.compile(r"^(vllm:\w+)(?:\{(.*)\})? (\S+)$")
 _FAILED = {
     "vllm:kv_offload_tiering_promotion_job_failures_total": "loads from SSD failed",
@@ -76,11 +88,19 @@ def _serving(metrics: Sequence[str]) -> Iterator[Finding]:
 
 
 def _limits(tier: TierReport, minutes: int) -> Iterator[Finding]:
-    figures = {name.removeprefix("vllm_kv_tier_"): value for name, value in tier.figures.items()}
-    if "bytes" not in figures:
+    if not tier.figures:
         yield ok("SSD tier", "was not looked at yet")
         return
-    ago_min = (tier.now - figures["pruned_seconds"]) / 60
+    if lacking := FIGURES.keys() - tier.figures.keys():
+        yield problem(
+            "SSD tier",
+            f"the figures of its last prune lack {', '.join(sorted(lacking))}",
+            "all of them",
+            "sudo systemctl start vllm-kv-prune.service writes them again",
+        )
+        return
+    figures = {short: tier.figures[name] for name, short in FIGURES.items()}
+    ago_min = (tier.now - figures["last_prune_timestamp_seconds"]) / 60
     held = f"{figures['bytes'] / GB:.1f} of {figures['quota_bytes'] / GB:.0f} GB"
     if ago_min > MISSED_RUNS * minutes + 1:
         yield problem(
