@@ -15,3 +15,4 @@ guards.check_python()
 config.REQUIRE_PYINFRA_VERSION = "~=3.10"
 guards.install()
 ssh.use_nodelay()
+ssh.check_host_keys()

@@ -6,9 +6,9 @@ settings stand beside its name; the names are those of group_data/all.py.
 
 hosts = ["@local"]
 
-# Over SSH:
+# Over SSH, to hosts that are in ~/.ssh/known_hosts (log in once with ssh: it asks):
 #
 # hosts = [
-#     ("gpu-box", {"ssh_user": "me", "_sudo": True, "ssh_strict_host_key_checking": "yes"}),
+#     ("gpu-box", {"ssh_user": "me", "_sudo": True}),
 #     ("gpu-box-2", {"ssh_user": "root", "gpus": 1, "gpu_memory_mib": 16303}),
 # ]

@@ -50,7 +50,7 @@ vision_tower = "cpu"  # cpu: in RAM, +16.5 % KV pool | gpu | off: not loaded | n
 vision_tower_gib = 1.0  # RAM for it on each rank
 
 # --- Reached at -----------------------------------------------------------------------------------
-listen_address = "127.0.0.1"
+listen_address = "127.0.0.1"  # of others vLLM would ask no key for much: see accept_risks
 port = 8000
 api_key_file = "secrets/api_key"  # on this machine; made with a new key when it is not there
 hf_token_file = None  # on this machine, 0600; only for a gated repository

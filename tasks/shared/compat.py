@@ -25,6 +25,7 @@ MANIFESTS = Path("files/compat")
 
 _SETTINGS = {
     "cpu-offload-params": "vision_tower",
+    "host": "listen_address",
     "kv-transfer-config": "kv_ram_gib",
     "shutdown-timeout": "shutdown_timeout_s",
     "speculative-config": "mtp_tokens",
@@ -223,6 +224,7 @@ def subjects(settings: "Settings", *, stock: bool = False) -> dict[str, Any]:
         ),
         "host.wsl2": settings.wsl2,
         "host.gpus": settings.gpus,
+        "settings.front_door": settings.front_door,
         "settings.kv_ssd_dir": settings.kv_ssd_dir,
         "settings.kv_ssd_gb": settings.kv_ssd_gb,
         "settings.gpu_memory_mib": settings.gpu_memory_mib,

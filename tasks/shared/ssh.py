@@ -1,10 +1,11 @@
-"""SSH without the wait for acknowledgements."""
+"""SSH without the wait for acknowledgements, and only to hosts whose key is known."""
 
 import socket
 from typing import Any
 
 import paramiko
-from pyinfra.connectors.ssh import connector_data_meta
+from pyinfra.connectors import ssh as connector
+from pyinfra.connectors.sshuserclient import client
 
 
 def use_nodelay() -> None:
@@ -14,7 +15,7 @@ def use_nodelay() -> None:
     delayed acknowledgement, 40 ms and more a command. A host whose own data names
     `ssh_paramiko_connect_kwargs` keeps what it says.
     """
-    connector_data_meta["ssh_paramiko_connect_kwargs"].default = {
+    connector.connector_data_meta["ssh_paramiko_connect_kwargs"].default = {
         "transport_factory": _nodelay_transport
     }
 
@@ -24,3 +25,37 @@ def _nodelay_transport(sock: socket.socket, **arguments: Any) -> paramiko.Transp
     if isinstance(sock, socket.socket):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return paramiko.Transport(sock, **arguments)
+
+
+def check_host_keys() -> None:
+    """Let no host of this run be reached whose key is not in known_hosts.
+
+    pyinfra itself takes the key of a host that it meets for the first time; with
+    `ssh_strict_host_key_checking` = "accept-new" in its data it may still do so, with a warning.
+    "no" and "off", whoever says so, are as strict as "yes".
+    """
+    connector.connector_data_meta["ssh_strict_host_key_checking"].default = "yes"
+    client.StrictPolicy = KnownHostsOnly  # type: ignore[misc]
+    client.WarningPolicy = KnownHostsOnly  # type: ignore[assignment,misc]
+
+
+class KnownHostsOnly(client.StrictPolicy):
+    """Refuses a host that is not in known_hosts, and says how it gets there."""
+
+    def missing_host_key(
+        self, _client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
+        raise paramiko.SSHException(
+            f"the host key of {hostname} is not in known_hosts; it shows {key.get_name()} "
+            f"{key.fingerprint}. If `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the host "
+            f"(or another of its keys) says the same, log in once with {_login(hostname)}, and "
+            "run this again"
+        )
+
+
+def _login(hostname: str) -> str:
+    """The command that asks whether to trust a host, which known_hosts calls so."""
+    if hostname.startswith("["):
+        name, _, port = hostname[1:].partition("]:")
+        return f"`ssh -p {port} {name}`"
+    return f"`ssh {hostname}`"

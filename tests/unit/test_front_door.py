@@ -52,8 +52,10 @@ def test_vllm_may_be_on_any_loopback(make, listen_address):
     make(**MINE, listen_address=listen_address)
 
 
-def test_without_a_front_door_vllm_may_listen_anywhere(make):
-    make(listen_address="0.0.0.0")
+def test_without_a_front_door_vllm_may_listen_anywhere_once_the_risk_is_named(make):
+    with pytest.raises(ValidationError, match=r'accept_risks = \["open-to-the-network"\]'):
+        make(listen_address="0.0.0.0")
+    make(listen_address="0.0.0.0", accept_risks=["open-to-the-network"])
 
 
 def locations(config):

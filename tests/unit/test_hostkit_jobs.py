@@ -101,7 +101,7 @@ def test_a_job_that_was_ended_says_by_what_and_where_it_was(result):
 
 
 def test_a_job_runs_behind_the_server_and_dies_first():
-    command = jobs.command("build", ["build-release", "/in"], 3600, {})
+    command = jobs.command("build", ["build-release", "/in"], 3600)
     assert "--collect" in command
     assert "--unit=vllm-job-build.service" in command
     for expected in ("OOMScoreAdjust=1000", "RuntimeMaxSec=3600", "IOWeight=10", "Nice=10"):
@@ -120,7 +120,7 @@ def test_a_job_runs_behind_the_server_and_dies_first():
 
 
 def test_a_load_test_dies_first_but_is_not_slowed_and_settles_what_it_switched(monkeypatch):
-    words = jobs.command("load-test", ["load-test", "run", "order.json"], 60, {})
+    words = jobs.command("load-test", ["load-test", "run", "order.json"], 60)
     assert "--property=OOMScoreAdjust=1000" in words
     assert not [word for word in words if "Nice=" in word or "Weight=" in word]
     assert next(word for word in words if word.startswith("--property=ExecStopPost=")).endswith(
@@ -128,13 +128,17 @@ def test_a_load_test_dies_first_but_is_not_slowed_and_settles_what_it_switched(m
     )
 
 
-def test_only_what_a_download_needs_is_handed_on_to_a_job():
-    environ = {"https_proxy": "http://p", "PIP_CERT": "/c", "VLLM_API_KEY": "secret", "HOME": "/x"}
-    text = " ".join(jobs.command("build", [], 1, environ))
-    assert "--setenv=https_proxy=http://p" in text
-    assert "--setenv=PIP_CERT=/c" in text
-    assert "secret" not in text
-    assert "HOME=" not in text
+def test_only_what_a_download_needs_is_handed_on_to_a_job(systemd, folder, monkeypatch):
+    """In a file of root's: command lines and units are shown to everybody."""
+    environ = {"https_proxy": "http://me:pw@p", "PIP_CERT": "/c", "VLLM_API_KEY": "k", "HOME": "/x"}
+    monkeypatch.setattr("os.environ", environ)
+    jobs.start("build", [])
+    file = folder / "build.env"
+    assert file.read_text() == 'https_proxy="http://me:pw@p"\nPIP_CERT="/c"\n'
+    assert file.stat().st_mode & 0o777 == 0o600
+    (command,) = systemd.commands
+    assert f"--property=EnvironmentFile={file}" in command
+    assert "pw" not in " ".join(command)
 
 
 def test_starting_a_job_forgets_the_result_of_the_last_one(systemd, folder):

@@ -11,6 +11,8 @@ from hostkit.exposition import Metric, Sample, gauge
 from tasks.shared import metrics, templates
 from tests import promtool
 
+OPEN = ["open-to-the-network"]
+
 
 def write(folder, tree):
     for name, text in tree.items():
@@ -19,7 +21,7 @@ def write(folder, tree):
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::", "10.0.0.7", "fd00::7"])
 def test_prometheus_takes_its_configuration(make, tmp_path, address):
-    write(tmp_path, templates.prometheus(make(listen_address=address)))
+    write(tmp_path, templates.prometheus(make(listen_address=address, accept_risks=OPEN)))
     done = promtool.run("check", "config", str(tmp_path / "prometheus.yml"))
     assert done.returncode == 0, done.stderr
 
@@ -34,12 +36,15 @@ def test_prometheus_takes_its_configuration(make, tmp_path, address):
     ],
 )
 def test_the_server_is_asked_where_it_listens(make, address, target):
-    config = str(templates.prometheus(make(listen_address=address))["prometheus.yml"])
+    config = str(
+        templates.prometheus(make(listen_address=address, accept_risks=OPEN))["prometheus.yml"]
+    )
     assert f'targets: ["{target}"]' in config
 
 
 def test_nothing_of_it_listens_on_another_address_than_loopback(make):
-    settings = make(listen_address="0.0.0.0", metrics_port=9999, metrics_exporter_port=9998)
+    address = {"listen_address": "0.0.0.0", "accept_risks": OPEN}
+    settings = make(**address, metrics_port=9999, metrics_exporter_port=9998)
     unit = templates.prometheus_unit(settings)
     assert re.findall(r"--web\.\S+", unit) == ["--web.listen-address=127.0.0.1:9999"]
     assert "figures --serve 9998" in templates.metrics_unit(settings, "x")

@@ -6,6 +6,8 @@ import pytest
 
 from tasks.shared import templates
 
+LAN = {"listen_address": "0.0.0.0", "accept_risks": ["open-to-the-network"]}
+
 
 def script(make, distribution="Ubuntu-24.04", **changes):
     return templates.windows_script(make(**changes), distribution)
@@ -29,7 +31,7 @@ def test_a_server_on_loopback_opens_nothing(make):
 
 @pytest.mark.parametrize(("mode", "mirrored"), [("mirrored", "$true"), ("nat", "$false")])
 def test_the_lan_is_let_in_from_its_own_subnet_only(make, mode, mirrored):
-    text = script(make, listen_address="0.0.0.0", port=8765, wsl_networking=mode)
+    text = script(make, **LAN, port=8765, wsl_networking=mode)
     assert f"$mirrored = {mirrored}" in text
     assert "$lan = $true" in text
     assert "[int]$Port = 8765" in text
@@ -44,7 +46,7 @@ def test_without_keep_alive_there_is_no_scheduled_task(make):
 
 
 def test_brackets_and_quotes_are_balanced(make):
-    for changes in ({}, {"listen_address": "0.0.0.0"}, {"wsl_keep_alive": False}):
+    for changes in ({}, LAN, {"wsl_keep_alive": False}):
         code = re.sub(r"<#.*?#>", "", script(make, **changes), flags=re.DOTALL)
         for one, two in ("()", "{}", "[]"):
             assert code.count(one) == code.count(two)

@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hostkit import paths, units
+from hostkit import environment, paths, units
 from hostkit.process import Failure, run, write_atomic
 
 BACKUPS = paths.ROOT / "var/lib/vllm/adopted"
+BY_HAND = paths.ROOT / "run/vllm-by-hand.env"
 NOTE = "note.json"
 
 _SERVES = re.compile(r"(^|[/ ])vllm serve( |$)|vllm\.entrypoints\.(openai\.)?api_server")
@@ -153,18 +154,20 @@ def put_back() -> list[str]:
             said.append(f"{told['unit']} runs again")
         else:
             _start_by_hand(told)
-            said.append(f"{' '.join(told['command'])[:100]} runs again, as vllm-by-hand.service")
+            # Without its arguments: a key may be among them.
+            said.append(f"{told['command'][0]} runs again, as vllm-by-hand.service")
         shutil.rmtree(note.parent)
     return said
 
 
 def _start_by_hand(told: dict[str, Any]) -> None:
-    options = [f"--uid={told['user']}", f"--working-directory={told['folder']}"]
-    env = dict(each.split("=", 1) for each in told["environ"])
-    # Without the values, which may be secret: systemd-run takes them from its own environment.
-    options += [f"--setenv={name}" for name in env]
+    told_apart = (each.split("=", 1) for each in told["environ"])
+    options = [
+        *(f"--uid={told['user']}", f"--working-directory={told['folder']}"),
+        environment.write(BY_HAND, dict(told_apart)),
+    ]
     command = ["/usr/bin/systemd-run", "--quiet", "--unit=vllm-by-hand", *options, "--"]
-    run([*command, *told["command"]], "start it again", env=env)
+    run([*command, *told["command"]], "start it again")
 
 
 def _unit_files(unit: str) -> list[str]:

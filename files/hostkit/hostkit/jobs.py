@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hostkit import memory, paths, units
+from hostkit import environment, memory, paths, units
 from hostkit.process import Failure, run, write_atomic
 
 JOBS = paths.RUN / "jobs"
@@ -61,7 +61,8 @@ def start(name: str, arguments: Sequence[str], runtime_max_s: int = RUNTIME_MAX_
     _file(name, "json").unlink(missing_ok=True)
     _write(_file(name, "progress"), {"started": time.monotonic(), "text": "starting"})
     try:
-        run(command(name, arguments, runtime_max_s, os.environ), f"job {name}")
+        told = environment.write(_file(name, "env"), passed_on(os.environ))
+        run(command(name, arguments, runtime_max_s, told), f"job {name}")
     except Failure:
         if _is_active(name):
             return False
@@ -70,16 +71,18 @@ def start(name: str, arguments: Sequence[str], runtime_max_s: int = RUNTIME_MAX_
     return True
 
 
-def command(
-    name: str, arguments: Sequence[str], runtime_max_s: int, environ: Mapping[str, str]
-) -> list[str]:
-    """The systemd-run command line of a job.
+def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of an environment a job gets: an address in it may have a password."""
+    return {key: value for key, value in environ.items() if _PASSED_ON.fullmatch(key)}
+
+
+def command(name: str, arguments: Sequence[str], runtime_max_s: int, *options: str) -> list[str]:
+    """The systemd-run command line of a job, with more options of systemd-run.
 
     Work stands behind everything else in processor and disk, and is the first to go when memory
     runs out; who watches a start must outlive what it watches; who measures must not be slowed.
     """
     hostkit = [_PYTHON, "-IB", str(paths.HOSTKIT)]
-    passed_on = {key: value for key, value in environ.items() if _PASSED_ON.fullmatch(key)}
     what = arguments[0] if arguments else ""
     properties = {
         "Type": "exec",
@@ -93,7 +96,6 @@ def command(
     if what in _SWITCHING:
         # First: what it says is the last thing that a job which was killed is known by.
         afterwards.insert(0, [*hostkit, "settle"])
-    environment = {"HOSTKIT_JOB": name, "MAX_JOBS": "1", **passed_on}
     return [
         "systemd-run",
         "--quiet",
@@ -102,7 +104,9 @@ def command(
         f"--description=hostkit {name}",
         *(f"--property={key}={value}" for key, value in properties.items()),
         *(f"--property=ExecStopPost={' '.join(words)}" for words in afterwards),
-        *(f"--setenv={key}={value}" for key, value in environment.items()),
+        f"--setenv=HOSTKIT_JOB={name}",
+        "--setenv=MAX_JOBS=1",
+        *options,
         "--",
         *hostkit,
         *arguments,

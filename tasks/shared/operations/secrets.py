@@ -16,7 +16,7 @@ def secret_file(
 ) -> Commands:
     """Ensure a file of root's with mode 0600. Its content is in no diff, log or command line.
 
-    It travels on standard input, so it is never in a temporary file that others could read.
+    It travels on standard input, and gets its name from a folder that nobody else may enter.
 
     + path: the file on the host
     + content: its whole text; a missing newline at its end is added
@@ -32,10 +32,11 @@ def secret_file(
         return
     if before_upload and state.is_executing:
         before_upload()
-    target, staged = QuoteString(path), QuoteString(f"{path}.new")
+    target, folder = QuoteString(path), QuoteString(f"{path}.new")
+    staged = QuoteString(f"{path}.new/content")
     # A connection that breaks ends standard input early: only the whole text gets the name.
     yield StringCommand(
-        "install -m 600 -o root -g root /dev/null", staged, "&& cat >", staged,
-        "&& echo", QuoteString(f"{wanted}  {path}.new"), "| sha256sum --check --status",
-        "&& sync -f", staged, "&& mv -fT", staged, target, _stdin=[content],
+        "umask 077 && rm -rf", folder, "&& mkdir", folder, "&& cat >", staged,
+        "&& echo", QuoteString(f"{wanted}  {path}.new/content"), "| sha256sum --check --status",
+        "&& sync -f", staged, "&& mv -fT", staged, target, "&& rmdir", folder, _stdin=[content],
     )  # fmt: skip
