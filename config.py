@@ -9,10 +9,11 @@ root = Path(__file__).parent.resolve()
 if not root.samefile("."):
     sys.exit(f"error: run pyinfra from the repository's own folder: cd {root}")
 
-from tasks.shared import guards, ssh  # noqa: E402 - can only be found from the repository's folder
+from tasks.shared import guards, prefetch, ssh  # noqa: E402 - can only be found from the repository's folder
 
 guards.check_python()
 config.REQUIRE_PYINFRA_VERSION = "~=3.10"
 guards.install()
 ssh.use_nodelay()
 ssh.check_host_keys()
+prefetch.install()

@@ -1,0 +1,148 @@
+"""Facts that are asked together, seen by a user of the real pyinfra command."""
+
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+from pyinfra.api import StringCommand
+
+from tasks.shared import prefetch
+
+REPOSITORY = Path(__file__).parents[2]
+PYINFRA = Path(sysconfig.get_path("scripts")) / "pyinfra"
+ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("PYINFRA_")}
+
+# A fact that says what is asked, and an operation that tells it and changes nothing.
+TELLS = """
+from pyinfra import host
+from pyinfra.api import FactBase, operation
+from pyinfra.operations import files, server
+
+class Said(FactBase):
+    def command(self, script):
+        return script
+
+@operation()
+def tell(script):
+    host.log(f"told: {host.get_fact(Said, script=script)}")
+    return
+    yield
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Deploy a file's text to this machine; its output, and how many commands were run on it."""
+    shutil.copy(REPOSITORY / "config.py", tmp_path)
+    (tmp_path / "tasks").symlink_to(REPOSITORY / "tasks")
+
+    def deploy(text, *options, status=0):
+        (tmp_path / "deploy.py").write_text(TELLS + text)
+        done = subprocess.run(
+            [PYINFRA, "@local", "deploy.py", "-y", "-vvv", *options],
+            cwd=tmp_path,
+            env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == status, done.stdout
+        return done.stdout, done.stdout.count("[@local] >>> sh -c")
+
+    return deploy
+
+
+def test_a_run_without_a_change_asks_once_for_each_step_that_depends_on_another(run, tmp_path):
+    for number in range(20):
+        (tmp_path / f"{number}").write_text("as it was\n")
+    output, commands = run(f"""
+from io import StringIO
+for number in range(20):
+    files.put(src=StringIO("as it was\\n"), dest=f"{tmp_path}/{{number}}", mode="644")
+files.directory(path="{tmp_path}")
+""")
+    assert output.count("[@local] No changes") == 21
+    assert commands == 2, "first the files, then the hashes of those that are there"
+
+
+def test_a_fact_is_asked_again_after_any_command(run, tmp_path):
+    output, _ = run(f"""
+files.file(path="{tmp_path}/new", present=False)
+server.shell(commands="touch {tmp_path}/new")
+files.file(path="{tmp_path}/new", present=False)
+""")
+    assert output.count("[@local] No changes") == 1
+    assert output.count("[@local] Success") == 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_answer_that_is_old_is_asked_again(run, tmp_path):
+    (tmp_path / "number").write_text("0\n")
+    count = f"n=$(($(cat {tmp_path}/number) + 1)); echo $n | tee {tmp_path}/number"
+    assert "told: 1" in run(f"tell('{count}')\n")[0]
+    old = "from tasks.shared import prefetch\nprefetch.GOOD_FOR_S = 0\n"
+    assert "told: 3" in run(f"{old}tell('{count}')\n")[0]
+
+
+def test_what_fails_among_others_fails_as_by_itself(run):
+    output, _ = run("tell('echo one')\ntell('echo why >&2; exit 3')\n", status=1)
+    assert "told: one" in output
+    assert "why" in output
+    assert "could not load fact" in output
+
+
+def test_each_is_asked_in_its_own_environment(run):
+    output, _ = run("""
+for value in ("one", "two"):
+    tell("echo $VALUE", _env={"VALUE": value})
+""")
+    assert output.index("told: one") < output.index("told: two")
+
+
+def test_an_operation_that_raises_does_so_at_its_turn(run, tmp_path):
+    output, _ = run(
+        f"""
+@operation()
+def unlucky():
+    raise OSError("no such luck")
+    yield
+
+server.shell(commands="touch {tmp_path}/before")
+unlucky()
+""",
+        status=1,
+    )
+    assert "no such luck" in output
+    assert (tmp_path / "before").exists()
+
+
+def test_nothing_is_said_of_the_look_ahead(run):
+    output, _ = run("tell('echo one')\n")
+    assert output.count("told: one") == 1
+
+
+@pytest.mark.parametrize("text", ["", "a", "a\\n", "a\\n\\n", "\\n", "\\n\\na", "a\\n b"])
+def test_the_output_of_each_command_is_what_it_is_by_itself(text):
+    commands = [StringCommand(f"printf '{each}'") for each in ("before\\n", text, "after")]
+    commands.insert(1, StringCommand("echo failing; exit 7"))
+    together = prefetch.together(commands, "MARK").get_raw_value()
+    alone, all_of_them = (
+        subprocess.run(["sh", "-c", each], capture_output=True, text=True, check=True).stdout
+        for each in (commands[2].get_raw_value(), together)
+    )
+    found = prefetch.apart(all_of_them.splitlines(), "MARK")
+    assert found == [["before"], None, alone.splitlines(), ["after"]]
+
+
+def test_a_secret_in_a_question_stays_hidden():
+    from pyinfra.api import HiddenValue
+
+    command = StringCommand("echo", HiddenValue("canary"))
+    assert "canary" not in str(prefetch.together([command], "MARK"))
+    assert "canary" in prefetch.together([command], "MARK").get_raw_value()
