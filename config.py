@@ -9,11 +9,17 @@ root = Path(__file__).parent.resolve()
 if not root.samefile("."):
     sys.exit(f"error: run pyinfra from the repository's own folder: cd {root}")
 
-from tasks.shared import guards, prefetch, ssh  # noqa: E402 - can only be found from the repository's folder
+from tasks.shared import (  # noqa: E402 - can only be found from the repository's folder
+    guards,
+    prefetch,
+    ssh,
+    sudo,
+)
 
 guards.check_python()
 config.REQUIRE_PYINFRA_VERSION = "~=3.10"
 guards.install()
 ssh.use_nodelay()
 ssh.check_host_keys()
+sudo.keep_password_off_command_lines()
 prefetch.install()
