@@ -155,8 +155,7 @@ accept_risks = []
 
 # --- Anything else that vLLM understands ----------------------------------------------------------
 extra_serve_args = {}  # {"enable-prompt-tokens-details": True}
-# TQ_SIMT_CTAS_PER_SM = "2" once the series has a decode kernel that reads it.
-extra_env = {}  # {"VLLM_LOGGING_LEVEL": "DEBUG"}
+extra_env = {}  # {"TQ_SIMT_CTAS_PER_SM": "3"}: what vLLM or a patch reads from its environment
 
 # --- Where packages come from ---------------------------------------------------------------------
 # The host's own pip and uv configuration holds; these come on top. All is checked by hash.
