@@ -22,6 +22,8 @@ from pyinfra import state
 from pyinfra.api import Config, Host, Inventory
 from pyinfra.api.state import StateStage
 
+from tasks.shared import ssh, sudo
+
 OLDEST_PYTHON = (3, 11)
 NEWEST_PYTHON = (3, 13)
 INTERRUPTED = 128 + signal.SIGINT
@@ -132,6 +134,8 @@ def check_hosts_on_init(options: Mapping[str, Any]) -> None:
         if initial_limit is not None and not initial_limit:
             refuse("--limit and --exclude leave no host: nothing would be done")
         init(inventory, config, initial_limit=initial_limit)
+        sudo.take_passwords(inventory, state.config)
+        ssh.hide_passwords(inventory)
 
     # pyinfra has no hook between reading the inventory and connecting.
     state.init = checked_init  # type: ignore[method-assign]

@@ -1,9 +1,11 @@
 """SSH without the wait for acknowledgements, and only to hosts whose key is known."""
 
 import socket
+from collections.abc import Iterable
 from typing import Any
 
 import paramiko
+from pyinfra.api import Host
 from pyinfra.connectors import ssh as connector
 from pyinfra.connectors.sshuserclient import client
 
@@ -37,6 +39,23 @@ def check_host_keys() -> None:
     connector.connector_data_meta["ssh_strict_host_key_checking"].default = "yes"
     client.StrictPolicy = KnownHostsOnly  # type: ignore[misc]
     client.WarningPolicy = KnownHostsOnly  # type: ignore[assignment,misc]
+
+
+def hide_passwords(hosts: Iterable[Host]) -> None:
+    """Keep the passwords of these hosts out of what `--debug` says of each connection."""
+    for host in hosts:
+        told = host.connector.data
+        if isinstance(host.connector, connector.SSHConnector) and told["ssh_password"]:
+            told["ssh_password"] = _Hidden(told["ssh_password"])
+
+
+class _Hidden(str):
+    """A text that is not shown where its value is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'…'"
 
 
 class KnownHostsOnly(client.StrictPolicy):

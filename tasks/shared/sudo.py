@@ -1,19 +1,20 @@
-"""A password for sudo that is on no command line.
+"""A password for sudo that is on no command line and in nothing that a run prints.
 
 pyinfra writes it into the command that it sends, where every user of the host can read it in the
 process list. Here it is the first line of the command's standard input, and goes from there into
 the environment of sudo's helper, which the user's own processes and root alone can read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from pyinfra.api import Host, QuoteString, State, StringCommand
+from pyinfra.api import Config, Host, QuoteString, State, StringCommand
 from pyinfra.connectors import local, ssh, util
 
 _VARIABLE = "DEPLOY_SUDO_PASSWORD"
 # What other connectors set holds where ours is not set.
 _TOLD = f"{{{_VARIABLE}:-${util.SUDO_ASKPASS_ENV_VAR}}}"
+_ASKED = "prompted_sudo_password"
 _PLACEHOLDER = "on-standard-input"
 _READ = f"IFS= read -r {_VARIABLE} && export {_VARIABLE} &&"
 
@@ -26,6 +27,17 @@ def keep_password_off_command_lines() -> None:
         connector.run_shell_command = _with_input(connector.run_shell_command)  # type: ignore[method-assign]
 
 
+def take_passwords(hosts: Iterable[Host], config: Config) -> None:
+    """Keep them where pyinfra keeps one that it has asked for, and out of all that it prints.
+
+    `--debug-operations` and `debug-inventory` would show those of data and configuration.
+    """
+    common, config.SUDO_PASSWORD = config.SUDO_PASSWORD, None
+    for host in hosts:
+        host.connector_data[_ASKED] = host.data.get("_sudo_password") or common
+        host.data._sudo_password = None
+
+
 def _helper(host: Host, temp_dir: str | None = None) -> str:
     """The path of the program that tells sudo the password; it holds no password itself."""
     return util._ensure_askpass_set_for_host(host, "sudo_askpass_path", _TOLD, temp_dir=temp_dir)
@@ -35,7 +47,7 @@ def _password(host: Host, arguments: dict[str, Any]) -> str | None:
     """What sudo will ask for; None without sudo, and as long as nobody was asked."""
     if not arguments.get("_sudo"):
         return None
-    return arguments.get("_sudo_password") or host.connector_data.get("prompted_sudo_password")
+    return arguments.get("_sudo_password") or host.connector_data.get(_ASKED)
 
 
 def _with_read(make: Callable[..., StringCommand]) -> Callable[..., StringCommand]:

@@ -66,13 +66,13 @@ def reach(run, repository, host):
         own = {
             "ssh_port": host.port,
             "ssh_user": "operator",
-            "ssh_password": "no one's",
+            "ssh_password": "canary-password",
             "ssh_known_hosts_file": str(file),
             "ssh_allow_agent": False,
             "ssh_look_for_keys": False,
         } | data
         (repository / "one.py").write_text(f'hosts = [("127.0.0.1", {own!r})]\n')
-        done = run("one.py", "touch.py", "-y")
+        done = run("one.py", "touch.py", "-y", "--debug")
         assert done.returncode == 1
         assert "Traceback" not in done.stdout
         assert file.read_text() == known
@@ -83,6 +83,13 @@ def reach(run, repository, host):
 
 def test_a_host_of_a_known_key_is_logged_in_to(reach, host):
     assert "Authentication error" in reach(host.line(host.key))
+    assert host.tried == ["operator"]
+
+
+def test_the_password_of_a_login_is_not_shown(reach, host):
+    said = reach(host.line(host.key))
+    assert "Connecting to: 127.0.0.1" in said
+    assert "canary" not in said
     assert host.tried == ["operator"]
 
 

@@ -82,6 +82,16 @@ def test_the_password_comes_by_standard_input_before_the_commands_own(
     assert_told(repository, bin_folder, done.stdout)
 
 
+@pytest.mark.parametrize(
+    "what", [["debug-inventory"], ["told.py", "--debug-operations"], ["told.py", "--json"]]
+)
+def test_pyinfra_shows_no_password_in_what_it_prints_of_itself(run, task, what):
+    done = run("own.py", *what, "--dry", env=task(_sudo_password=PASSWORD))
+    assert done.returncode == 0, done.stdout
+    assert len(done.stdout) > 200
+    assert "canary" not in done.stdout
+
+
 def test_a_password_that_is_asked_for_comes_in_the_same_way(task, repository, bin_folder):
     env = ENVIRONMENT | task()
     pid, terminal = pty.fork()
