@@ -1,8 +1,13 @@
 """A damaged hostkit: said to be so in one line, planned around, and mended by a deploy."""
 
 import pytest
+from pyinfra.api.exceptions import PyinfraError
+
+from tasks.shared.cuda import Repository
+from tasks.shared.operations import cuda
 
 from . import deploys
+from .operations import run_operation
 
 STATE = "/opt/vllm/hostkit/hostkit/state.py"
 UNITS = "/opt/vllm/hostkit/hostkit/units.py"
@@ -79,3 +84,14 @@ def test_nothing_is_switched_by_a_damaged_hostkit_and_the_next_deploy_mends_it(h
     assert pid(host) == before
     assert deploys.hostkit_state(host)["answering"]
     assert deploys.deploy_json(host=host).success == 0
+
+
+def test_a_command_of_a_damaged_hostkit_fails_with_the_line_that_says_what_mends_it(host, caplog):
+    """One that no question to hostkit comes before."""
+    deploys.on_host("echo 'broken(' >>/opt/vllm/hostkit/hostkit/process.py", host=host)
+    wanted = Repository("http://127.0.0.1:9/", "AB" * 20)
+    with pytest.raises(PyinfraError):
+        run_operation(host, cuda.key_trusted, repository=wanted, path="/srv/key.gpg")
+    said = f"{SAID}SyntaxError: '(' was never closed): deploy.py installs it again"
+    assert [line for line in caplog.messages if "Error: executed" not in line][-1].endswith(said)
+    assert "Traceback" not in caplog.text

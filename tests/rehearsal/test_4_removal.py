@@ -7,6 +7,7 @@ from tests.imitation_network import certificates
 
 from . import deploys, standin, state
 from .conftest import rehearsal
+from .operators import AS_OPERATOR, invite
 
 HOST = "removal"
 THEIRS = "my-llm.service"
@@ -56,7 +57,9 @@ def host(authority):
         "sed -i s/served-model-name:.*/'served-model-name: theirs'/ my.yaml",
         host=HOST,
     )
-    done = deploys.pyinfra("tasks/uninstall.py", "-y", host=HOST)
+    # By an operator who is not root, and whom hostkit would refuse.
+    invite(HOST)
+    done = deploys.pyinfra("tasks/uninstall.py", "-y", *AS_OPERATOR, host=HOST)
     assert done.returncode == 0, done.stderr
     deploys.on_host(f"cat >/etc/systemd/system/{THEIRS}", host=HOST, stdin=UNIT)
     deploys.on_host(f"systemctl enable --now --quiet {THEIRS}", host=HOST)

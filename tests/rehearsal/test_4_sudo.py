@@ -3,22 +3,12 @@
 import pytest
 
 from . import deploys
-
-AS_OPERATOR = ("--data", "ssh_user=deployer", "--data", "_sudo=True")
+from .operators import AS_OPERATOR, NOT_ROOT, invite
 
 
 @pytest.fixture(scope="module")
 def sudo_host(deployed):
-    deploys.on_host(
-        "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install sudo; "
-        "sed -i 's/^AllowUsers root$/AllowUsers root deployer/' /etc/ssh/sshd_config.d/*.conf && "
-        "systemctl reload ssh; "
-        "useradd --create-home --shell /bin/bash deployer; "
-        "install -d -m 700 -o deployer ~deployer/.ssh && "
-        "install -m 600 -o deployer ~/.ssh/authorized_keys ~deployer/.ssh/ && "
-        "echo 'deployer ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/deployer",
-        host=deployed,
-    )
+    invite(deployed)
     return deployed
 
 
@@ -42,7 +32,7 @@ def test_a_deploy_with_sudo_can_change_everything(sudo_host):
 
 
 def test_without_sudo_the_operator_is_told_what_to_set(sudo_host):
-    done = deploys.pyinfra("deploy.py", "-y", *AS_OPERATOR[:2], host=sudo_host)
+    done = deploys.pyinfra("deploy.py", "-y", *NOT_ROOT, host=sudo_host)
     assert done.returncode == 1
     assert "set _sudo = True" in done.stderr
     assert "Traceback" not in done.stderr

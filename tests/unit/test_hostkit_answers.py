@@ -4,8 +4,11 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from tasks.shared.facts import answers
 from tasks.shared.facts.hostkit import (
@@ -16,6 +19,7 @@ from tasks.shared.facts.hostkit import (
     Outlook,
     OutlookFact,
 )
+from tasks.shared.operations.hostkit import Hostkit
 
 HOSTKIT = Path("files/hostkit").resolve()
 
@@ -46,6 +50,22 @@ def ask(fact, folder, **arguments):
     return fact.process(lines) if lines else fact.default()
 
 
+def run(folder, *arguments):
+    """Whether the hostkit in this folder could do it, and what pyinfra shows of that."""
+
+    class ThisMachine:
+        def run_shell_command(self, command, **_):
+            script = command.get_raw_value().replace(answers.HOSTKIT, str(folder))
+            done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+            lines = [OutputLine("stdout", line) for line in done.stdout.splitlines()]
+            return done.returncode == 0, CommandOutput(lines)
+
+    pyinfra: Any = SimpleNamespace(print_output=False, print_input=False)
+    this: Any = ThisMachine()
+    done, output = Hostkit(*arguments).execute(pyinfra, this, {})
+    return done, output.output_lines
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_hostkit_is_said_to_be_so_in_one_line(installed, damage):
     file, change = DAMAGES[damage]
@@ -60,6 +80,9 @@ def test_a_damaged_hostkit_is_said_to_be_so_in_one_line(installed, damage):
     assert state.unknown.startswith("hostkit on this host cannot be asked (")
     assert state.unknown.endswith("): deploy.py installs it again")
     assert "\n" not in state.unknown
+    done, said = run(installed, "state")
+    assert not done
+    assert [line.startswith(answers.NO_ANSWER) for line in said] == [True]
     # What another question runs into may be something else, or nothing.
     assert ask(HostkitProblems(), installed, question=["check-release", "x"])
     assert ask(JobStatusFact(), installed, job="switch-1").state in ("unknown", "absent")
@@ -75,6 +98,19 @@ def test_what_a_whole_hostkit_finds_wrong_is_a_line_each(installed):
     found = ask(HostkitProblems(), installed, question=["check-release", "no-such-release"])
     assert found
     assert not found[0].startswith(("hostkit", answers.NO_ANSWER))
+
+
+def test_what_a_whole_hostkit_refuses_is_shown_as_it_says_it(installed):
+    assert run(installed, "check-release", "no-such-release") == (
+        False,
+        ask(HostkitProblems(), installed, question=["check-release", "no-such-release"]),
+    )
+    done, (said,) = run(installed, "job", "status", "no-such-job")
+    assert (done, json.loads(said)["state"]) == (True, "absent")
+
+
+def test_a_command_for_a_host_without_hostkit_is_refused(tmp_path):
+    assert run(tmp_path / "none", "install-unit") == (False, [answers.NOT_INSTALLED])
 
 
 def test_a_host_without_hostkit_has_nothing_yet(tmp_path):

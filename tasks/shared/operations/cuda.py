@@ -9,7 +9,6 @@ from pyinfra.api import operation
 from hostkit import openpgp
 from tasks.shared import cuda
 from tasks.shared.cuda import Repository
-from tasks.shared.facts.answers import hostkit
 from tasks.shared.facts.cuda import (
     CompiledBefore,
     InstallSimulation,
@@ -19,6 +18,7 @@ from tasks.shared.facts.cuda import (
 from tasks.shared.facts.files import FileBytes
 from tasks.shared.operations.apt import waiting
 from tasks.shared.operations.common import Commands, refuse
+from tasks.shared.operations.hostkit import Hostkit
 
 # Nothing is removed for the toolkit, and whatever a package holds, Windows' driver stays.
 _OPTIONS = ("--yes", "--no-install-recommends", "--no-remove")
@@ -42,7 +42,7 @@ def key_trusted(repository: Repository, path: str) -> Commands:
     if found == [repository.fingerprint]:
         host.noop(f"{path} holds {repository.fingerprint}")
         return
-    yield hostkit("trust-key", repository.url, repository.fingerprint, path)
+    yield Hostkit("trust-key", repository.url, repository.fingerprint, path)
 
 
 @operation()
@@ -103,5 +103,5 @@ def toolkit_compiles(home: str, version: str, architecture: str) -> Commands:
     if host.get_fact(CompiledBefore, home=home, architecture=architecture):
         host.noop(f"{posixpath.join(home, 'bin/nvcc')} has compiled for {architecture}")
         return
-    yield hostkit("check-cuda", home, version, architecture)
+    yield Hostkit("check-cuda", home, version, architecture)
     yield note_compiled(home, architecture)

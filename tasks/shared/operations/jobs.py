@@ -3,9 +3,9 @@
 import gevent
 from pyinfra import host
 
-from tasks.shared.facts.answers import hostkit
 from tasks.shared.facts.hostkit import JobStatusFact
 from tasks.shared.operations.common import Commands, refuse
+from tasks.shared.operations.hostkit import Hostkit
 
 POLL_S = 1.0
 REPEAT_S = 15.0
@@ -17,7 +17,7 @@ def run_job(job: str, *arguments: str) -> Commands:
     The job goes on when this run is killed; the next run follows the same job. To be used with
     `yield from` as the last thing of an operation.
     """
-    yield hostkit("job", "start", job, "--", *arguments)
+    yield Hostkit("job", "start", job, "--", *arguments)
     known, shown_at = 0, 0.0
     while True:
         status = host.get_fact(JobStatusFact, job=job, after=known)

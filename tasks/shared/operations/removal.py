@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from pyinfra import host, logger, state
-from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
+from pyinfra.api import operation
 
-from tasks.shared.facts.answers import hostkit
 from tasks.shared.facts.hostkit import HostkitInstalled, HostkitProblems, HostStateFact
 from tasks.shared.generations import Generation
 from tasks.shared.operations.common import Commands, leave_open, refuse
+from tasks.shared.operations.hostkit import Hostkit
 from tasks.shared.operations.jobs import run_job
 from tasks.shared.switches import Switch, operator
 
@@ -67,14 +67,7 @@ def uninstalled(also: Sequence[str], kv_dir: str, *, force: bool = False) -> Com
     words = [word for each in also for word in ("--also", each)]
     words += ["--kv-dir", kv_dir, "--by", operator(), *(["--force"] if force else [])]
     # Not as a job: hostkit could not be asked about it any more.
-    yield FunctionCommand(_run, [hostkit("uninstall", *words)], {})
-
-
-def _run(state: State, host: Host, command: StringCommand) -> bool:
-    done, output = host.run_shell_command(command)
-    for line in output.output_lines:
-        if done:
-            host.log(line)
-        else:
-            host.log_styled(line, fg="red", log_func=logger.error)
-    return done
+    removing = Hostkit("uninstall", *words)
+    yield removing
+    for line in removing.lines:
+        host.log(line)

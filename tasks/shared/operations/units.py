@@ -5,11 +5,11 @@ import shlex
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
 
-from tasks.shared.facts.answers import hostkit
 from tasks.shared.facts.files import UNITS_DIR, UnitFiles, UnitIsOn
 from tasks.shared.facts.hostkit import HostStateFact
 from tasks.shared.facts.units import UnitFact
 from tasks.shared.operations.common import Commands, leave_open, show_differences
+from tasks.shared.operations.hostkit import Hostkit
 from tasks.shared.trees import Tree, pack
 
 
@@ -28,7 +28,7 @@ def in_force() -> Commands:
     if present.unit_in_force:
         host.noop("the current generation's unit is in force")
         return
-    yield hostkit("install-unit")
+    yield Hostkit("install-unit")
 
 
 @operation()

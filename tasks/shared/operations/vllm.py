@@ -7,7 +7,7 @@ from pyinfra.api import operation
 from pyinfra.facts.files import FileContents
 
 from tasks.shared import generations, guards, rollout
-from tasks.shared.facts.answers import NO_ANSWER, NOT_INSTALLED, hostkit
+from tasks.shared.facts.answers import NO_ANSWER, NOT_INSTALLED
 from tasks.shared.facts.files import TextTree
 from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact
 from tasks.shared.generations import GENERATIONS_DIR, Generation, Step, next_step
@@ -19,6 +19,7 @@ from tasks.shared.operations.common import (
     refuse,
     show_differences,
 )
+from tasks.shared.operations.hostkit import Hostkit
 from tasks.shared.operations.jobs import run_job
 from tasks.shared.releases import INPUTS_DIR, Release
 from tasks.shared.rollout import Batch
@@ -75,7 +76,7 @@ def generation_staged(generation: Generation) -> Commands:
     show_differences(path, before, generation.files)
     candidate = f"{GENERATIONS_DIR}/candidate-{generation.digest}"
     yield publish_folder(candidate, generation.files)
-    yield hostkit("stage", candidate, str(number))
+    yield Hostkit("stage", candidate, str(number))
     if state.is_executing:
         _say_what_was_not_checked(path)
 
@@ -112,7 +113,7 @@ def started_if_nothing_serves(generation: Generation) -> Commands:
         number = present.next_number()
     step = next_step(present, number)
     if step is Step.START:
-        yield hostkit("activate", str(number), "--by", operator())
+        yield Hostkit("activate", str(number), "--by", operator())
     elif step is Step.NOTHING:
         host.noop(f"generation {number} is the one that runs")
     else:
@@ -268,4 +269,4 @@ def pruned(generations: int, releases: int, release: Release, generation: Genera
         return
     for line in superfluous:
         host.log(line)
-    yield hostkit(*question)
+    yield Hostkit(*question)
