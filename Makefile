@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 export UV_SYSTEM_CERTS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv rehearse test lint locks pin-patch new-version campaign clean
+.PHONY: help venv rehearse test lint audit locks pin-patch new-version campaign clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -23,6 +23,11 @@ lint: venv  ## ruff and mypy
 	@$(PYTHON) -m ruff format --check --quiet .
 	@$(PYTHON) -m mypy --no-error-summary
 	@$(PYTHON) -m mypy --no-error-summary --python-version=3.10 files/hostkit/hostkit
+
+# Where vulnerabilities are asked for: pypi or osv.
+SERVICE ?= pypi
+audit: venv  ## is a vulnerability known of anything that is pinned? [SERVICE=osv]
+	@PYTHONPATH=files/hostkit $(PYTHON) -m maintenance.audit --service '$(SERVICE)'
 
 locks: venv  ## resolve the hash-pinned requirements and files/locks again
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" && requirements/compile.sh && files/locks/compile.sh

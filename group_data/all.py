@@ -101,6 +101,7 @@ quality_check = True  # an upgrade asks questions with known answers, before and
 bench_gate = None  # percent that an upgrade may make the server slower, 5.0 for example; None: any
 plan = None  # for one run: --data plan=HASH refuses an upgrade that is not the one planned
 adopt = None  # for one run: the unit, or process, of a vLLM that ours takes over from
+sbom = None  # for one run of tasks/sbom.py: the .cdx.json to write what a release consists of to
 bundle = None  # for one run of tasks/doctor.py: the .tar.gz to write for somebody who helps
 uninstall_also = []  # for one run: of user, packages, models, kv what else is removed
 rollback_to = None  # for one run: the generation to go back to; None: the one before

@@ -130,6 +130,7 @@ class Settings(LoadTestSettings, ReportSettings):
     rollback_to: Count | None
     adopt: Line | None
     bundle: Annotated[str, AfterValidator(texts.new_archive)] | None
+    sbom: Annotated[str, AfterValidator(texts.new_bill)] | None
     uninstall_also: list[Literal["user", "packages", "models", "kv"]]
     canary: Line | None
     rollout: list[list[Line]]

@@ -50,9 +50,18 @@ def file_name(text: str) -> str:
 
 def new_archive(text: str) -> str:
     """The path of a .tar.gz that is not there yet, in a folder that is."""
+    return _new_file(text, ".tar.gz")
+
+
+def new_bill(text: str) -> str:
+    """The same of a CycloneDX bill of materials."""
+    return _new_file(text, ".cdx.json")
+
+
+def _new_file(text: str, ending: str) -> str:
     path = Path(one_line(text)).expanduser()
-    if not text.endswith(".tar.gz"):
-        raise ValueError("must end with .tar.gz")
+    if not text.endswith(ending):
+        raise ValueError(f"must end with {ending}")
     if path.exists():
         raise ValueError("is there already: name another file")
     if not path.parent.is_dir():

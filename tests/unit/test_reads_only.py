@@ -48,3 +48,6 @@ def test_an_archive_is_refused_where_none_can_be_written(tmp_path, name, wrong):
     with pytest.raises(ValueError, match=wrong):
         texts.new_archive(str(tmp_path / name))
     assert texts.new_archive(str(tmp_path / "a.tar.gz")).endswith("/a.tar.gz")
+    with pytest.raises(ValueError, match=r"must end with \.cdx\.json"):
+        texts.new_bill(str(tmp_path / "a.tar.gz"))
+    assert texts.new_bill(str(tmp_path / "a.cdx.json")).endswith("/a.cdx.json")

@@ -1,0 +1,33 @@
+"""Write what the current release consists of to a file on this machine. Changes nothing there."""
+
+import json
+from pathlib import Path
+
+from pyinfra import host, state
+from pyinfra.api.exceptions import DeployError
+
+from tasks.shared import materials
+from tasks.shared.facts.files import FileBytes, TextTree
+from tasks.shared.releases import INPUTS_DIR
+from tasks.shared.settings import settings
+
+own = settings()
+if own.sbom is None:
+    raise DeployError("name the file to write: --data sbom=FILE.cdx.json")
+if len(state.activated_hosts) > 1:
+    raise DeployError("sbom is of one host: name it with --limit")
+kept = host.get_fact(FileBytes, path="/opt/vllm/current/release/manifest.json")
+if kept is None:
+    raise DeployError(f"{host.name}: no release is current there: deploy.py first")
+try:
+    manifest = json.loads(kept)
+    inputs = host.get_fact(TextTree, path=f"{INPUTS_DIR}/{manifest['name']}")
+    texts = {path: text for path, text in inputs.items() if isinstance(text, str)}
+    bill = materials.bill(manifest, texts)
+    with Path(own.sbom).expanduser().open("x", encoding="utf-8") as file:
+        file.write(bill)
+except (ValueError, KeyError, TypeError) as error:
+    raise DeployError(f"{host.name}: {error}") from error
+except OSError as error:
+    raise DeployError(f"cannot write {own.sbom}: {error.strerror}") from error
+host.log(f"Written to {own.sbom}: {len(manifest['records'])} packages of {manifest['name']}")
