@@ -20,6 +20,7 @@ guards.check_python()
 config.REQUIRE_PYINFRA_VERSION = "~=3.10"
 guards.install()
 ssh.use_nodelay()
+ssh.connect_again()
 ssh.check_host_keys()
 sudo.keep_password_off_command_lines()
 prefetch.install()

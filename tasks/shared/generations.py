@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tasks.shared.settings import Settings
 
 GENERATIONS_DIR = "/opt/vllm/generations"
+NOTE = "generation.json"
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,16 @@ class Generation:
 
     digest: str
     files: dict[str, str | Link]
+
+    @property
+    def note(self) -> str:
+        """The text that says what this generation is."""
+        return str(self.files[NOTE])
+
+    @property
+    def files_but_note(self) -> dict[str, str | Link]:
+        """What a start needs besides; the digest is part of it."""
+        return {name: content for name, content in self.files.items() if name != NOTE}
 
 
 def wanted(
@@ -72,7 +83,7 @@ def wanted(
         digest,
         {
             **texts,
-            "generation.json": json.dumps(note, indent=2) + "\n",
+            NOTE: json.dumps(note, indent=2) + "\n",
             "release": Link(f"{serving.RELEASES_DIR}/{release.name}"),
         },
     )

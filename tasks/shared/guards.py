@@ -5,7 +5,6 @@ dry run with `--yes` prints an empty plan.
 """
 
 import io
-import logging
 import os
 import shlex
 import signal
@@ -217,7 +216,6 @@ def exit_interrupted(_signal: int, _frame: FrameType | None) -> NoReturn:
     """End the run by SIGINT as a shell expects it, without waiting for the running operation."""
     # Not through sys.stderr: the signal may have come in the middle of a write to it.
     os.write(2, b"\n--> Interrupted: what a host was running may still run; run this again\n")
-    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # it logs its broken threads
     if state.initialised:
         state.pool.kill(block=False)  # pyinfra disconnects through the same, perhaps full, pool
     # The signal may have come in a greenlet of paramiko's that swallows what is raised in it.

@@ -1,5 +1,6 @@
-"""SSH without the wait for acknowledgements, and only to hosts whose key is known."""
+"""SSH without the wait for acknowledgements, to hosts whose key is known, tried more than once."""
 
+import logging
 import socket
 from collections.abc import Iterable
 from typing import Any
@@ -20,6 +21,15 @@ def use_nodelay() -> None:
     connector.connector_data_meta["ssh_paramiko_connect_kwargs"].default = {
         "transport_factory": _nodelay_transport
     }
+
+
+def connect_again() -> None:
+    """Try a connection three times: an sshd that is restarted refuses for a moment.
+
+    What fails is said by pyinfra in one line; paramiko would print the traceback of its thread.
+    """
+    connector.connector_data_meta["ssh_connect_retries"].default = 2
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
 def _nodelay_transport(sock: socket.socket, **arguments: Any) -> paramiko.Transport:

@@ -3,6 +3,7 @@
 import json
 import platform
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,22 @@ def test_a_generation_that_a_power_cut_tore_is_none(opt, torn):
     assert generations.linked(paths.CURRENT) is None
     with pytest.raises(Failure, match=r"no generation 2: there are \[1\]"):
         gate.check(2)
+
+
+@pytest.mark.parametrize("target", ["generations/9", "../elsewhere/1", "generations", "mine"])
+def test_a_link_that_leads_to_no_generation_names_none(opt, target):
+    paths.CURRENT.symlink_to(target)
+    assert generations.linked(paths.CURRENT) is None
+    generations.switch(1)
+    assert generations.linked(paths.CURRENT) == 1
+
+
+@pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
+def test_what_lies_in_a_links_place_is_not_removed(opt, make):
+    make(paths.CURRENT)
+    with pytest.raises(Failure, match=r"current is no link, .*: move it away"):
+        generations.switch(1)
+    assert not paths.CURRENT.is_symlink()
 
 
 def test_a_complete_generation_passes_the_gate(opt):

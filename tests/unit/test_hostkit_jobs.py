@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hostkit import jobs, paths, units
+from hostkit import cli, jobs, paths, units
 from hostkit.process import Failure, reason
 
 HOSTKIT = Path("files/hostkit").resolve()
@@ -195,6 +195,18 @@ def test_the_record_of_a_failed_job_is_what_status_then_says(systemd, monkeypatc
     jobs.record("build", {"SERVICE_RESULT": "exit-code", "EXIT_STATUS": "1", "INVOCATION_ID": "1a"})
     told = jobs.status("build")
     assert (told["state"], told["result"], told["error"]) == ("failed", "exit-code", "no wheel")
+
+
+def test_a_job_whose_host_has_no_journal_says_why_it_failed_all_the_same(
+    systemd, monkeypatch, capsys
+):
+    monkeypatch.setenv("HOSTKIT_JOB", "b")
+    assert cli.main(["build-release", "/nowhere"]) == 1
+    said = capsys.readouterr().err.strip().removeprefix("hostkit: ")
+    monkeypatch.setattr(units, "journal", lambda _invocation: [])
+    jobs.record("b", {"SERVICE_RESULT": "exit-code", "EXIT_STATUS": "1", "INVOCATION_ID": "1a"})
+    assert jobs.status("b")["error"] == said
+    assert "/nowhere" in said
 
 
 def test_status_is_one_line_of_json_and_exits_zero_where_systemd_is_not():

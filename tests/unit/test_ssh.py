@@ -1,5 +1,6 @@
 """SSH connections send at once."""
 
+import logging
 import socket
 
 from pyinfra.connectors.ssh import connector_data_meta
@@ -17,3 +18,9 @@ def test_a_connection_does_not_wait_for_acknowledgements():
         assert client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
         transport.close()
         client.close()
+
+
+def test_a_connection_that_is_refused_is_tried_again_and_no_traceback_of_a_thread_shown():
+    ssh.connect_again()
+    assert connector_data_meta["ssh_connect_retries"].default == 2
+    assert not logging.getLogger("paramiko.transport").isEnabledFor(logging.ERROR)

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 
 from hostkit.process import Failure
@@ -67,4 +68,6 @@ def main(arguments: list[str]) -> int:
         return 1
     except (Failure, OSError, ValueError) as error:
         print(f"hostkit: {error}", file=sys.stderr)
+        if "HOSTKIT_JOB" in os.environ:
+            importlib.import_module("hostkit.jobs").tell_error(str(error))
         return 1

@@ -31,6 +31,7 @@ KEPT = 10
 """Series on the disk; with all that `evidence` gathers each takes a few MiB at most."""
 LATER = 50
 SHOWN_S = 7 * 24 * 3600
+_TOLD = {"at", "invocation", "class", "what", "remedy", "cause", "good_before", "later"}
 _SEEN = paths.HEALTH / "seen.json"
 
 
@@ -95,8 +96,7 @@ def record(
 
 def latest() -> dict[str, Any] | None:
     """The report of the newest series, with its `number` and `folder`; None when nothing failed."""
-    folders = _folders()
-    return _read(folders[-1]) if folders else None
+    return next(reversed(all_kept()), None)
 
 
 def all_kept() -> list[dict[str, Any]]:
@@ -231,6 +231,9 @@ def _read(folder: Path) -> dict[str, Any] | None:
     try:
         found = json.loads((folder / "report.json").read_text("utf-8"))
     except (OSError, ValueError):
+        return None
+    # One that a power cut tore, or that is of somebody else, is none.
+    if not (isinstance(found, dict) and found.keys() >= _TOLD and isinstance(found["later"], list)):
         return None
     return {**found, "number": int(folder.name), "folder": str(folder)}
 

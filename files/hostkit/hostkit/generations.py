@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hostkit import paths
+from hostkit.process import Failure
 
 NOTE = "generation.json"
 UNIT_FILE = "vllm.service"
@@ -88,8 +89,10 @@ def linked(link: Path) -> int | None:
     """The generation that `current` or `previous` names; None when it names none that is whole."""
     if not link.is_symlink():
         return None
-    target = Path(os.readlink(link)).name
-    return int(target) if target.isdecimal() and _read_note(int(target)) is not None else None
+    target = Path(os.path.normpath(link.parent / os.readlink(link)))
+    if target.parent != paths.GENERATIONS or not target.name.isdecimal():
+        return None
+    return int(target.name) if _read_note(int(target.name)) is not None else None
 
 
 def switch(number: int) -> None:
@@ -119,6 +122,9 @@ def to_go_back_to(number: int) -> int | None:
 
 
 def _point(link: Path, number: int) -> None:
+    if link.exists() and not link.is_symlink():
+        # Somebody's own, or a copy that was restored without its links: not ours to remove.
+        raise Failure(f"{link} is no link, expected one to a generation: move it away")
     fresh = link.with_name(f".{link.name}.new")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(f"generations/{number}")

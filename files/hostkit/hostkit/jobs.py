@@ -5,10 +5,10 @@ says success.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
-import shutil
 import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,18 @@ def progress(text: str) -> None:
             told = {"started": time.monotonic()}
         lines = [*told.get("lines", []), [round(time.monotonic() - told["started"], 1), text]]
         dropped = told.get("dropped", 0) + max(0, len(lines) - KEPT_LINES)
-        _write(file, told | {"text": text, "lines": lines[-KEPT_LINES:], "dropped": dropped})
+        # A disk that is full is no reason to stop half-way.
+        with contextlib.suppress(OSError):
+            _write(file, told | {"text": text, "lines": lines[-KEPT_LINES:], "dropped": dropped})
+
+
+def tell_error(text: str) -> None:
+    """Inside a job: leave why it fails where `record` finds it should there be no journal."""
+    name = os.environ.get("HOSTKIT_JOB")
+    if name:
+        file = _file(name, "progress")
+        with contextlib.suppress(OSError):
+            _write(file, (_read(file) or {}) | {"error": text})
 
 
 def start(name: str, arguments: Sequence[str], runtime_max_s: int = RUNTIME_MAX_S) -> bool:
@@ -130,10 +141,11 @@ def _bounds() -> dict[str, str]:
 
 def record(name: str, environ: Mapping[str, str]) -> None:
     """Write down how the job ended; ExecStopPost calls this with systemd's variables."""
-    if shutil.which("journalctl"):
-        run(["journalctl", "--sync"], "journalctl --sync")
+    units.sync_journal()
     result = environ.get("SERVICE_RESULT", "unknown")
     lines = units.journal(environ["INVOCATION_ID"]) if "INVOCATION_ID" in environ else []
+    if not lines:
+        lines = [(_read(_file(name, "progress")) or {}).get("error", "")]
     _write(
         _file(name, "json"),
         {
@@ -197,7 +209,7 @@ def describe(
         "name": name,
         "state": state,
         "progress": (told or {}).get("text", ""),
-        "elapsed_s": round(end - told["started"], 1) if told else 0.0,
+        "elapsed_s": round(end - told["started"], 1) if told and "started" in told else 0.0,
         "result": "" if running else found.get("result", ""),
         "exit_status": "" if running else found.get("exit_status", ""),
         "error": "" if running else error,

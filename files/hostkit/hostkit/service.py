@@ -14,6 +14,7 @@ from hostkit import (
     paths,
     server,
     settle,
+    start,
     switch,
     units,
     watch,
@@ -112,9 +113,16 @@ def ask(args: argparse.Namespace) -> int:
 
 
 def install_unit() -> int:
-    """Put the unit right after it was edited by hand, or an interrupted switch left the old one."""
+    """Put the unit right after it was edited by hand, or an interrupted switch left the old one.
+
+    Where `current` was lost, what runs is current again: the next start needs both.
+    """
     with lock.held("installing the unit"):
         current = generations.linked(paths.CURRENT)
+        running = start.running_generation(int(units.show("MainPID")["MainPID"] or 0))
+        if current is None and running in generations.numbers():
+            generations.restore(running)
+            current = running
         if current is not None:
             switch.install_unit(current)
     return 0

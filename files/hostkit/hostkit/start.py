@@ -6,12 +6,14 @@ Exit status 78 (EX_CONFIG) is not retried by the unit, 75 (EX_TEMPFAIL) is.
 
 import json
 import os
+import re
 import sys
 from typing import Any
 
-from hostkit import gate, generations, paths, starts
+from hostkit import gate, generations, paths, starts, units
 from hostkit.process import Failure
 
+_CONFIG = re.compile(rf" serve --config {re.escape(str(paths.GENERATIONS))}/(\d+)/serve\.yaml")
 STARTED = paths.RUN / "server/start.json"
 
 
@@ -55,6 +57,10 @@ def running_generation(pid: int) -> int | None:
     """The generation of the server with this process id; None when it is not known."""
     try:
         started = json.loads(STARTED.read_text())
-    except (FileNotFoundError, ValueError):
-        return None
-    return int(started["generation"]) if started.get("pid") == pid else None
+        if started["pid"] == pid:
+            return int(started["generation"])
+    except (OSError, ValueError, TypeError, KeyError):
+        pass
+    # The note is gone or torn: the process itself was told.
+    served = _CONFIG.search(units.command_line(pid))
+    return int(served[1]) if served else None

@@ -43,9 +43,10 @@ def record_failed(seconds: float) -> None:
 def slowest_s() -> float:
     """The longest that a start on this host has taken to fail; 0 when none has failed yet."""
     try:
-        return float(json.loads(SLOWEST.read_text()))
+        seconds = float(json.loads(SLOWEST.read_text()))
     except (OSError, ValueError, TypeError):
         return 0.0
+    return seconds if 0 <= seconds < math.inf else 0.0
 
 
 def check(limit: Mapping[str, Any] | None) -> None:

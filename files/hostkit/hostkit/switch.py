@@ -101,6 +101,7 @@ def check(args: argparse.Namespace) -> int:
 
 def check_before_stop(number: int) -> None:
     """Failure says what keeps this generation from serving; nothing has been stopped by then."""
+    units.require_journal()
     gate.check(number)
     preflight.again(number)
     server.require_port(generations.note(number)["port"])

@@ -1,5 +1,6 @@
 """What systemd, the journal and /proc say about the service."""
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -38,7 +39,7 @@ def systemctl(*arguments: str) -> None:
 
 def install(text: str) -> None:
     """Make this the unit that systemd works with."""
-    if not UNIT_FILE.is_file() or UNIT_FILE.read_text() != text:
+    if not UNIT_FILE.is_file() or UNIT_FILE.read_text(errors="replace") != text:
         process.write_atomic(UNIT_FILE, text)
     systemctl("daemon-reload")
     # One that is not enabled is forgotten when it stops, and its count of starts with it.
@@ -68,8 +69,21 @@ def journalctl(*arguments: str) -> list[str]:
 
 
 def sync_journal() -> None:
-    """Wait until all that was written so far can be read."""
-    process.run(["journalctl", "--sync"], "journalctl --sync")
+    """Wait until all that was written so far can be read; without a journal nothing can."""
+    with contextlib.suppress(process.Failure):
+        _sync_journal()
+
+
+def require_journal() -> None:
+    """Failure when the journal does not work: a start is watched by what is written there."""
+    try:
+        _sync_journal()
+    except process.Failure as failure:
+        raise process.Failure(f"{failure}: systemctl start systemd-journald") from failure
+
+
+def _sync_journal() -> None:
+    process.run(["journalctl", "--sync"], "journalctl --sync", timeout_s=60)
 
 
 def jobs(unit: str = UNIT) -> list[str]:

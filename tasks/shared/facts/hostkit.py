@@ -67,6 +67,16 @@ class HostState(BaseModel):
     guard: GuardNote | None = None
     generations: dict[int, GenerationState] = {}
 
+    @property
+    def lost_current(self) -> bool:
+        """Does a generation serve that the next start would not find?"""
+        return self.current is None and self.running in self.generations
+
+    @property
+    def torn(self) -> int | None:
+        """The generation that serves, when its note is gone or damaged."""
+        return None if self.running in self.generations else self.running
+
     def is_verified(self, number: int) -> bool:
         return number in self.generations and self.generations[number].verified
 

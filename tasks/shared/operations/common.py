@@ -56,6 +56,16 @@ def publish_folder(path: str, tree: Tree) -> StringCommand:
     return StringCommand("sh -c", QuoteString(script), _stdin=[pack(tree)])
 
 
+def publish_text(path: str, text: str) -> StringCommand:
+    """Write a text file that is replaced as a whole, and on the disk before it gets its name."""
+    file, fresh = QuoteString(path), QuoteString(f"{path}.new")
+    # pyinfra ends every line of standard input.
+    return StringCommand(
+        "umask 022 && cat >", fresh, "&& sync -f", fresh, "&& mv -fT", fresh, file,
+        _stdin=[text.removesuffix("\n")],
+    )  # fmt: skip
+
+
 Commands = Generator[
     StringCommand | FileUploadCommand | FileDownloadCommand | FunctionCommand, None, None
 ]

@@ -8,7 +8,7 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from tasks.shared.facts.files import UNITS_DIR, UnitFiles, UnitIsOn
 from tasks.shared.facts.hostkit import HostStateFact
 from tasks.shared.facts.units import UnitFact
-from tasks.shared.operations.common import Commands, leave_open, show_differences
+from tasks.shared.operations.common import Commands, leave_open, publish_text, show_differences
 from tasks.shared.operations.hostkit import Hostkit
 from tasks.shared.trees import Tree, pack
 
@@ -17,7 +17,8 @@ from tasks.shared.trees import Tree, pack
 def in_force() -> Commands:
     """Ensure that systemd works with the unit of the current generation.
 
-    A switch brings its unit along; this makes up for one that was edited by hand or interrupted.
+    A switch brings its unit along; this makes up for one that was edited by hand or interrupted,
+    and for a link to the current generation that was lost.
 
     units.in_force(name="Keep the current generation's unit in force")
     """
@@ -25,7 +26,7 @@ def in_force() -> Commands:
     if present.unknown:
         yield from leave_open(present.unknown)
         return
-    if present.unit_in_force:
+    if present.unit_in_force and not present.lost_current:
         host.noop("the current generation's unit is in force")
         return
     yield Hostkit("install-unit")
@@ -85,11 +86,7 @@ def running(unit: str, text: str) -> Commands:
         return
     if changed:
         show_differences(UNITS_DIR, {unit: present.text} if present.text else {}, {unit: text})
-        file, fresh = QuoteString(f"{UNITS_DIR}/{unit}"), QuoteString(f"{UNITS_DIR}/{unit}.new")
-        yield StringCommand(
-            "umask 022 && cat >", fresh, "&& sync -f", fresh, "&& mv -fT", fresh, file,
-            _stdin=[text.removesuffix("\n")],
-        )  # fmt: skip
+        yield publish_text(f"{UNITS_DIR}/{unit}", text)
     name = QuoteString(unit)
     yield StringCommand(
         "systemctl daemon-reload && systemctl --quiet enable", name, "&& systemctl restart", name

@@ -10,12 +10,13 @@ from tasks.shared import generations, guards, rollout
 from tasks.shared.facts.answers import NO_ANSWER, NOT_INSTALLED
 from tasks.shared.facts.files import TextTree
 from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact
-from tasks.shared.generations import GENERATIONS_DIR, Generation, Step, next_step
+from tasks.shared.generations import GENERATIONS_DIR, NOTE, Generation, Step, next_step
 from tasks.shared.operations import builds
 from tasks.shared.operations.common import (
     Commands,
     leave_open,
     publish_folder,
+    publish_text,
     refuse,
     show_differences,
 )
@@ -53,7 +54,7 @@ def generation_staged(generation: Generation) -> Commands:
     """Ensure that a generation lies on the host, ready to be started.
 
     Its own vLLM is asked first whether it would start with these settings: one that it refuses is
-    not staged.
+    not staged. One that serves and has lost its note alone gets it back: nothing else is missing.
 
     + generation: a release and what it is told
 
@@ -69,6 +70,12 @@ def generation_staged(generation: Generation) -> Commands:
         # The note that a generation has served lies among them.
         if files.items() >= generation.files.items():
             host.noop(f"the generation is staged as {staged}")
+            return
+    torn = present.torn
+    if torn is not None:
+        kept = host.get_fact(TextTree, path=f"{GENERATIONS_DIR}/{torn}")
+        if kept.items() >= generation.files_but_note.items():
+            yield publish_text(f"{GENERATIONS_DIR}/{torn}/{NOTE}", generation.note)
             return
     number = present.next_number()
     path = f"{GENERATIONS_DIR}/{number}"
