@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 REPOSITORY = "someone/smollm2"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -18,6 +19,8 @@ class Hub(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     folder: Path
     token: str
+    damaged: ClassVar[set[str]] = set()
+    """Files of which the last byte is another one than the repository states."""
 
     def do_HEAD(self):
         self.answer(with_body=False)
@@ -33,10 +36,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
             info = {"id": REPOSITORY, "sha": COMMIT, "siblings": names}
             self.send(200, json.dumps(info).encode(), {}, with_body=with_body)
         elif self.path.startswith(f"/api/models/{REPOSITORY}/tree/{COMMIT}"):
-            files = [
-                {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": "0" * 40}
-                for file in sorted(self.folder.iterdir())
-            ]
+            files = [entry(file) for file in sorted(self.folder.iterdir())]
             self.send(200, json.dumps(files).encode(), {}, with_body=with_body)
         elif self.path.startswith(f"/{REPOSITORY}/resolve/{COMMIT}/"):
             self.send_file(self.folder / Path(self.path).name, with_body=with_body)
@@ -45,6 +45,8 @@ class Hub(http.server.BaseHTTPRequestHandler):
 
     def send_file(self, path, *, with_body):
         content = path.read_bytes()
+        if path.name in self.damaged:
+            content = content[:-1] + bytes([content[-1] ^ 1])
         headers = {
             "ETag": f'"{hashlib.sha256(content).hexdigest()}"',
             "X-Repo-Commit": COMMIT,
@@ -69,6 +71,17 @@ class Hub(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+def entry(file: Path) -> dict[str, object]:
+    """A file as the hub lists it: weights lie in LFS, all else in git."""
+    content = file.read_bytes()
+    oid = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    found: dict[str, object] = {"type": "file", "path": file.name, "size": len(content), "oid": oid}
+    if file.suffix == ".safetensors":
+        sha256 = hashlib.sha256(content).hexdigest()
+        found["lfs"] = {"oid": sha256, "size": len(content), "pointerSize": 134}
+    return found
 
 
 @contextlib.contextmanager

@@ -59,6 +59,23 @@ def test_a_repository_is_downloaded_at_its_commit_once(deployed, token_file):
     assert "] Success" not in again.stderr
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+def test_a_file_with_one_changed_byte_is_refused_and_fetched_again(deployed, token_file, name):
+    deploys.on_host("rm -rf /var/lib/vllm/models/someone--*", host=deployed)
+    with hub.serve(smollm2.folder(), TOKEN) as endpoint:
+        hub.Hub.damaged.add(name)
+        try:
+            refused = provide(deployed, endpoint, token_file)
+        finally:
+            hub.Hub.damaged.clear()
+        assert refused.returncode == 1
+        assert f"{name} came with another content than the repository states" in refused.stderr
+        assert f"someone--smollm2-{hub.COMMIT[:12]}" not in folders(deployed)
+        again = provide(deployed, endpoint, token_file)
+    assert again.returncode == 0, again.stderr
+    assert f"someone--smollm2-{hub.COMMIT[:12]}" in folders(deployed)
+
+
 def test_a_repository_that_one_may_not_read_is_refused_with_the_reason(deployed, token_file):
     token_file.write_text("hf_wrong0123456789")
     before = deploys.hostkit_state(deployed)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hostkit import modelconfig, paths, process, weights
+from hostkit import hubfiles, modelconfig, paths, process, weights
 from hostkit.jobs import progress
 
 TOKEN_FILE = paths.ETC / "hf_token"
@@ -25,13 +25,19 @@ _PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py")
 
 # Runs in the release's environment.
 _DOWNLOAD = """
-import sys
-from huggingface_hub import snapshot_download
+import json, sys
+from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import HfHubHTTPError
+repository, revision, folder, listing, *patterns = sys.argv[1:]
 try:
-    snapshot_download(
-        sys.argv[1], revision=sys.argv[2], local_dir=sys.argv[3], allow_patterns=sys.argv[4:],
-    )
+    snapshot_download(repository, revision=revision, local_dir=folder, allow_patterns=patterns)
+    entries = HfApi().list_repo_tree(repository, revision=revision, recursive=True)
+    files = [each for each in entries if hasattr(each, "blob_id")]
+    with open(listing, "w") as file:
+        json.dump({
+            each.path: f"sha256:{each.lfs.sha256}" if each.lfs else f"git:{each.blob_id}"
+            for each in files
+        }, file)
 except (HfHubHTTPError, OSError, ValueError) as error:
     sys.exit("error: " + " ".join(str(error).split())[:400])
 """
@@ -71,8 +77,12 @@ def fetch(args: argparse.Namespace) -> int:
 
 
 def _download(args: argparse.Namespace, staged: Path, patterns: Sequence[str]) -> None:
+    """Download files, and compare the content of all that are there with the repository's."""
     python = paths.RELEASES / args.release / "venv/bin/python"
-    command = [python, "-IB", "-c", _DOWNLOAD, args.repository, args.revision, staged, *patterns]
+    listing = staged / ".cache/listing.json"
+    listing.parent.mkdir(exist_ok=True)
+    wanted = [args.repository, args.revision, staged, listing, *patterns]
+    command = [python, "-IB", "-c", _DOWNLOAD, *wanted]
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         with subprocess.Popen(
             command, env=_environment(staged, args.endpoint), stdout=log, stderr=log
@@ -82,9 +92,18 @@ def _download(args: argparse.Namespace, staged: Path, patterns: Sequence[str]) -
                 time.sleep(_POLL_S)
         log.seek(0)
         output = log.read()
+    what = f"{args.repository} at {args.revision[:12]}"
     if download.returncode:
-        why = process.reason(output, download.returncode)
-        raise process.Failure(f"{args.repository} at {args.revision[:12]}: {why}")
+        raise process.Failure(f"{what}: {process.reason(output, download.returncode)}")
+    progress(f"checking {args.repository}")
+    differing = hubfiles.differing(staged, process.read_json(listing))
+    for name in differing:
+        (staged / name).unlink()
+    if differing:
+        raise process.Failure(
+            f"{what}: {', '.join(differing)} came with another content than the repository states, "
+            "and was removed: run this again"
+        )
 
 
 def _environment(staged: Path, endpoint: str | None) -> dict[str, str]:
