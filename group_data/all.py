@@ -122,6 +122,7 @@ metrics_port = 9090
 metrics_exporter_port = 9091  # hostkit's own figures, for Prometheus
 metrics_retention_days = 90  # at least 30
 metrics_max_gb = 2  # what is kept takes no more than this: the oldest goes first
+alertmanager = None  # "10.0.0.5:9093": an Alertmanager of yours that is told of alerts, over HTTP
 prompt_source_metrics = True  # time to first token by source: computed, GPU cache, offloaded
 time_zone = None  # "Europe/Berlin": of weekdays and hours; None: this machine's own
 hours = None  # for one run: the last so many; None: 24, or a week where a line below says which

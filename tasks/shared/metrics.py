@@ -23,8 +23,10 @@ def ports(settings: "Settings") -> dict[int, str]:
 
 
 def check(settings: "Settings") -> None:
-    """Raises ValueError for two listeners on one port."""
+    """Raises ValueError for two listeners on one port, and for alerts that nobody makes."""
     if not settings.metrics:
+        if settings.alertmanager:
+            raise ValueError("alertmanager is told by our Prometheus: set metrics = True")
         return
     names = ("port", "metrics_port", "metrics_exporter_port")
     for at, name in enumerate(names):

@@ -148,6 +148,7 @@ class Settings(LoadTestSettings, ReportSettings):
     metrics_exporter_port: Port
     metrics_retention_days: Annotated[int, Field(ge=30)]
     metrics_max_gb: Annotated[int, Field(ge=1)]
+    alertmanager: Annotated[str, AfterValidator(texts.host_and_port)] | None
 
     wsl_memory_gib: Annotated[int, Field(ge=8)] | None
     wsl_swap_gib: Annotated[int, Field(ge=0)] | None

@@ -69,6 +69,14 @@ def _new_file(text: str, ending: str) -> str:
     return text
 
 
+def host_and_port(text: str) -> str:
+    """Where something listens that is not ours."""
+    match = re.fullmatch(r"([\w.-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})", text)
+    if not match or not 0 < int(match[2]) < 65536:
+        raise ValueError("must be a host and a port, for example 10.0.0.5:9093")
+    return text
+
+
 def ip_address(text: str) -> str:
     """An IPv4 or IPv6 address."""
     try:

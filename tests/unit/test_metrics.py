@@ -26,6 +26,31 @@ def test_prometheus_takes_its_configuration(make, tmp_path, address):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("at", ["10.0.0.5:9093", "alerts.lan:80", "[fd00::5]:9093"])
+def test_an_alertmanager_is_told_and_by_which_host(make, tmp_path, at):
+    told = make(alertmanager=at)
+    write(tmp_path, templates.prometheus(told))
+    done = promtool.run("check", "config", str(tmp_path / "prometheus.yml"))
+    assert done.returncode == 0, done.stderr
+    assert f'targets: ["{at}"]' in str(templates.prometheus(told)["prometheus.yml"])
+    unit = templates.prometheus_unit(told)
+    assert "\nEnvironment=HOST=%H\n" in unit
+    assert "alerting:" not in str(templates.prometheus(make())["prometheus.yml"])
+
+
+@pytest.mark.parametrize(
+    "at", ["10.0.0.5", "http://10.0.0.5:9093", "a b:1", 'x"]:1', "a:0", "a:65536"]
+)
+def test_what_is_no_host_and_port_of_an_alertmanager_is_refused(make, at):
+    with pytest.raises(ValidationError, match="must be a host and a port"):
+        make(alertmanager=at)
+
+
+def test_alerts_that_nobody_makes_are_not_told(make):
+    with pytest.raises(ValidationError, match="set metrics = True"):
+        make(alertmanager="10.0.0.5:9093", metrics=False)
+
+
 @pytest.mark.parametrize(
     ("address", "target"),
     [
