@@ -22,3 +22,11 @@ def value(host: str, query: str) -> float | None:
     """The value of a query with one result; None while there is none."""
     found = ask(host, "query", query=query)["result"]
     return float(found[0]["value"][1]) if found else None
+
+
+def wait_until_ready(host: str) -> None:
+    """Wait until it answers."""
+    port = state.load(host).metrics_port
+    code = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{port}/-/ready')"
+    asked = f"python3 -IBc {shlex.quote(code)} 2>/dev/null && echo yes || true"
+    deploys.wait_for("Prometheus", lambda: deploys.on_host(asked, host=host))

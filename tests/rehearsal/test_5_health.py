@@ -139,6 +139,20 @@ def test_a_clean_exit_that_nobody_asked_for_is_noticed_and_the_server_started_ag
     run("rm /dev/shm/psm_of_root", serving)
 
 
+def test_an_exit_that_nobody_asked_for_is_recorded_within_ten_seconds(serving):
+    """Its main process is told to end, as systemd would, and ends with status 0."""
+    before = deploys.latest_failure(serving)["number"]
+    run(f"kill -TERM {show(serving, 'MainPID')}", serving)
+    deploys.wait_for("its record", lambda: deploys.latest_failure(serving)["number"] == before + 1)
+    failure = deploys.latest_failure(serving)
+    assert (failure["class"], failure["result"]) == ("unasked-exit", "success")
+    # What systemd said of the unit when the record was made.
+    unit = f"/var/lib/vllm/health/failures/{failure['number']}/unit.txt"
+    exited = f'date +%s -d "$(sed -n s/^ExecMainExitTimestamp=//p {unit})"'
+    assert 0 <= failure["at"] - int(run(exited, serving)) <= 10
+    deploys.wait_for("the next start", lambda: show(serving, "NRestarts") == "1")
+
+
 def test_a_stop_that_was_asked_for_is_no_failure(serving):
     before = deploys.latest_failure(serving)["number"]
     run("systemctl restart vllm", serving)

@@ -1,41 +1,21 @@
 """Prometheus on a host: where it listens while it is installed, what it knows, and how it goes."""
 
-import contextlib
 import json
-import subprocess
-from pathlib import Path
 
 import pytest
 
 from tasks.shared import metrics
 
 from . import deploys, prometheus, state
+from .listening import installed_as_it_comes, listeners
 
 TASK = "tasks/metrics.py"
 ON = ("--data", "metrics=True")
-LOOK = Path(__file__).with_name("listeners.py")
 UNITS = "vllm-prometheus.service vllm-metrics.service"
 
 
 def run(command, host):
     return deploys.on_host(command, host=host)
-
-
-@contextlib.contextmanager
-def listeners(host):
-    """Yields a set that holds at the end each (program, address, port) that has listened."""
-    deploys.on_host("rm -f /srv/stop; cat >/srv/listeners.py", host=host, stdin=LOOK.read_text())
-    look = state.load(host).ssh_command("python3 -IB /srv/listeners.py /srv/stop")
-    found: set[tuple[str, str, int]] = set()
-    with subprocess.Popen(look, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as at:
-        assert at.stdout
-        try:
-            at.stdout.readline()
-            yield found
-        finally:
-            run("touch /srv/stop", host)
-            rows = (line.split() for line in at.stdout)
-            found |= {(program, address, int(port)) for program, address, port in rows}
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +25,8 @@ def installed(standin_host):
     planned = [row for row in json.loads(plan.stdout)["plan"] if row["hosts_with_change"]]
     with listeners(standin_host) as seen:
         done = deploys.deploy_json(*ON, host=standin_host, file=TASK)
+        # Started, it listens a little later.
+        prometheus.wait_until_ready(standin_host)
     assert (len(planned), done.success) == (4, 4)
     yield standin_host, seen
     run("apt-get -qq purge prometheus >/dev/null; systemctl unmask prometheus", standin_host)
@@ -112,15 +94,7 @@ def test_off_is_off(installed):
 
 @pytest.mark.campaign
 def test_without_the_mask_the_package_listens_on_every_address(installed):
-    """Why it is masked. It gets a network of its own here: the port may be somebody else's."""
+    """Why it is masked."""
     host, _ = installed
     deploys.deploy_json(host=host, file=TASK)
-    apart = "/run/systemd/system/prometheus.service.d"
-    run("apt-get -qq purge prometheus >/dev/null 2>&1; systemctl unmask prometheus", host)
-    run(f"mkdir -p {apart}; printf '[Service]\\nPrivateNetwork=yes\\n' >{apart}/apart.conf", host)
-    with listeners(host) as seen:
-        run("apt-get -qq install --no-install-recommends prometheus >/dev/null 2>&1", host)
-        deploys.wait_for("its start", lambda: run("pgrep -x prometheus || true", host))
-        run("sleep 1; systemctl stop prometheus", host)
-    run(f"rm -r {apart}; systemctl daemon-reload", host)
-    assert ("prometheus", "::", 9090) in seen
+    assert ("prometheus", "::", 9090) in installed_as_it_comes(host, "prometheus")

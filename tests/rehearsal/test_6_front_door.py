@@ -15,16 +15,12 @@ from tasks.shared.settings import Settings
 from tests.unit.conftest import values_of
 
 from . import deploys, standin, state, switching
+from .listening import installed_as_it_comes, listeners
 from .operations import CHANGES, NOTHING, run_operation
 
 FILE = "tasks/front_door.py"
 UNIT = "vllm-front-door.service"
 CERTIFICATE = "/etc/vllm/front-door/tls/certificate.pem"
-# What listens at port 80, from before nginx is installed; a line each time that something does.
-WATCHER = (
-    'systemd-run --quiet --collect --unit=watcher sh -c \'while :; do grep -qs ":0050 .* 0A " '
-    "/proc/net/tcp /proc/net/tcp6 && echo open >>/srv/port-80; sleep 0.05; done'"
-)
 
 
 def run(command, host):
@@ -45,6 +41,8 @@ class Door:
         self.port = port
         self.key = deploys.api_key(host)
         self.trust = ssl.create_default_context(cadata=certificate)
+        # Who has listened while it was installed: (program, address, port).
+        self.seen: set[tuple[str, str, int]] = set()
 
     def connect(self, name="localhost"):
         raw = socket.create_connection(("127.0.0.1", self.port), timeout=30)
@@ -115,18 +113,19 @@ def opened(host, **changes):
 @pytest.fixture(scope="module")
 def door(standin_host):
     """It is opened by a deploy, and the deploy after that changes nothing."""
-    run(f"systemctl stop watcher 2>/dev/null; rm -f /srv/port-80; {WATCHER}", standin_host)
-    assert deploys.deploy_json(*data(), host=standin_host, file=FILE).success > 0
-    run("systemctl stop watcher", standin_host)
+    with listeners(standin_host) as seen:
+        assert deploys.deploy_json(*data(), host=standin_host, file=FILE).success > 0
     assert deploys.deploy_json(*data(), host=standin_host, file=FILE).success == 0
-    yield Door(standin_host, TOLD["front_door_port"], run(f"cat {CERTIFICATE}", standin_host))
+    opened = Door(standin_host, TOLD["front_door_port"], run(f"cat {CERTIFICATE}", standin_host))
+    opened.seen = seen
+    yield opened
     run_operation(standin_host, front_door.closed)
 
 
 def test_nginx_itself_never_listened_anywhere(door):
-    assert run("cat /srv/port-80 2>/dev/null; systemctl is-enabled nginx || true", door.host) == (
-        "masked"
-    )
+    assert run("systemctl is-enabled nginx || true", door.host) == "masked"
+    ours = ("nginx", "127.0.0.1", door.port)
+    assert {each for each in door.seen if each[0] == "nginx"} == {ours}
     assert run(f"systemd-analyze verify {UNIT} 2>&1", door.host) == ""
     listening = run("ss -Hltnp | grep '\"nginx\"' | awk '{print $4}'", door.host)
     assert listening == f"127.0.0.1:{door.port}"
@@ -306,3 +305,10 @@ def test_without_it_nothing_of_it_is_left(door):
     )
     assert run(left, door.host).count("No such file") == 3
     assert run("systemctl is-enabled nginx || true", door.host) == "masked"
+
+
+@pytest.mark.campaign
+def test_without_the_mask_the_package_listens_on_every_address(standin_host):
+    """Why it is masked."""
+    run_operation(standin_host, front_door.closed)
+    assert ("nginx", "0.0.0.0", 80) in installed_as_it_comes(standin_host, "nginx")
