@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-for set in control dev; do
+for set in control dev ansible; do
     uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
         --no-emit-index-url --no-emit-find-links --no-annotate --no-strip-extras \
         --custom-compile-command "make locks" \

@@ -1,14 +1,14 @@
 """Ask a host for its facts together, and not by one remote command each.
 
-Before the first operation of a run on a host, every operation is worked out up to its first
-command, as pyinfra itself does for a plan. Where a fact is wanted on the way, its question is noted
-and the operation left; all questions are asked in one remote command, and the operations worked out
-again with the answers, until none of them has another question.
+For a plan, and before the first operation of a run on a host, every operation is worked out up to
+its first command, as pyinfra does it one by one for a plan. Where a fact is wanted on the way, its
+question is noted and the operation left; all questions are asked in one remote command, and the
+operations worked out again with the answers, until none of them has another question.
 
-The operations that then run find the answers. From the first command on that one of them has for
-the host, and after GOOD_FOR_S, each fact is asked by itself again: nothing is decided by what may
-have changed. So is a question that could not be answered among the others: it fails as it would
-have without this.
+The plan, or the operations that then run, find the answers. From the first command on that an
+operation has for the host, and after GOOD_FOR_S, each fact is asked by itself again: nothing is
+decided by what may have changed. So is a question that could not be answered among the others: it
+fails as it would have without this.
 """
 
 import itertools
@@ -22,8 +22,9 @@ from paramiko import SSHException
 from pyinfra import logger, state
 from pyinfra.api import Host, State, StringCommand
 from pyinfra.api.command import PyinfraCommand
-from pyinfra.api.state import BaseStateCallback
+from pyinfra.api.state import BaseStateCallback, StateStage
 from pyinfra.connectors.util import CommandOutput, OutputLine
+from pyinfra.context import ctx_host
 
 GOOD_FOR_S = 30.0
 """How long an answer is taken, in seconds: a host may have to wait for another one's turn."""
@@ -52,35 +53,75 @@ class Question:
         return cls(command.get_raw_value(), how, command, arguments)
 
 
-class Prefetch(BaseStateCallback):
-    """What pyinfra tells of the run."""
-
-    @staticmethod
-    def operation_host_start(state: State, host: Host, op_hash: str) -> None:
-        """Prefetch what all operations of this host ask, before the first of them."""
-        if host in _begun:
-            return
-        _begun.add(host)
-        answers = _Answers(host)
-        operations = list(state.ops[host].values())
-        answers.prefetch([each.command_generator for each in operations])
-        for operation in operations:
-            operation.command_generator = answers.until_a_command(operation.command_generator)
-
-
-_begun: set[Host] = set()
-
-
 def install() -> None:
-    """Let every operation of this run find its facts prefetched."""
+    """Let this run prefetch the facts of its plan, and those of its operations."""
+    from pyinfra_cli import cli  # changes the standard library as it is imported
+
     init = state.init
 
     def init_and_listen(*args: Any, **kwargs: Any) -> None:
         init(*args, **kwargs)
-        state.add_callback_handler(Prefetch())  # type: ignore[no-untyped-call]
+        state.add_callback_handler(Listener())  # type: ignore[no-untyped-call]
 
-    # pyinfra takes nobody who listens before it knows its hosts.
+    # pyinfra takes nobody who listens before it knows its hosts, ...
     state.init = init_and_listen  # type: ignore[method-assign]
+    # ... and has no moment of its own for a plan: it works an operation out when a file names it.
+    cli.load_deploy_file = load_deploy_file
+
+
+class Listener(BaseStateCallback):
+    """What pyinfra tells of the run."""
+
+    @staticmethod
+    def host_connect(state: State, host: Host) -> None:
+        """Put the answers before the host."""
+        _answers[host] = _Answers(host)
+
+    @staticmethod
+    def operation_host_start(state: State, host: Host, op_hash: str) -> None:
+        """Prefetch what all operations of this host ask, before the first of them."""
+        if host not in _begun:
+            _begun.add(host)
+            if state.check_for_changes:
+                # Somebody has read a plan meanwhile.
+                _answers[host].forget()
+            _answers[host].prefetch(_operations(state, host))
+            for operation in state.ops[host].values():
+                commands = operation.command_generator
+                operation.command_generator = _answers[host].until_a_command(commands)
+
+
+def load_deploy_file(state: State, filename: str) -> None:
+    """In place of pyinfra's: work the operations out together, when all of them are known."""
+    from pyinfra_cli import util
+
+    def load() -> None:
+        util.exec_file(filename)
+        if checks:
+            host = ctx_host.get()  # type: ignore[no-untyped-call]
+            _answers[host].prefetch(_operations(state, host))
+            for operation in state.ops[host].values():
+                _ = operation.operation_meta.will_change
+
+    state.current_deploy_filename = filename
+    checks, state.check_for_changes = state.check_for_changes, False
+    try:
+        util._parallel_load_hosts(state, load, filename)
+    finally:
+        state.check_for_changes = checks
+
+
+_answers: dict[Host, "_Answers"] = {}
+_begun: set[Host] = set()
+
+
+def _operations(state: State, host: Host) -> list[Commands]:
+    """What works out each operation of the host that has not been."""
+    return [
+        each.command_generator
+        for each in state.ops[host].values()
+        if state.is_executing or each.operation_meta._maybe_is_change is None
+    ]
 
 
 class _Unanswered(BaseException):
@@ -95,20 +136,22 @@ class _Answers:
 
     def __init__(self, host: Host) -> None:
         self._ask = host.run_shell_command
-        self._known: dict[Question, list[str]] = {}
-        self._until = 0.0
+        self._known: dict[Question, tuple[float, list[str]]] = {}
         self._only_looks = False
         host.run_shell_command = self._answer  # type: ignore[method-assign]
 
+    def forget(self) -> None:
+        """Something has changed, or may have."""
+        self._known.clear()
+
     def prefetch(self, operations: list[Commands]) -> None:
         """Ask everything that these want to know before their first commands."""
-        self._until = time.monotonic() + GOOD_FOR_S
         for _ in range(ROUNDS):
             wanted = [(each, self._question_of(each)) for each in operations]
             questions = dict.fromkeys(question for _, question in wanted if question)
             by_how = itertools.groupby(sorted(questions, key=lambda q: q.how), lambda q: q.how)
             for _, asked in by_how:
-                self._known |= self._ask_together(list(asked))
+                self._ask_together(list(asked))
             operations = [each for each, question in wanted if question in self._known]
             if not operations:
                 break
@@ -118,7 +161,7 @@ class _Answers:
 
         def commands() -> Iterator[PyinfraCommand]:
             for command in operation():
-                self._known.clear()
+                self.forget()
                 yield command
 
         return commands
@@ -141,21 +184,21 @@ class _Answers:
             self._only_looks = False
         return None
 
-    def _ask_together(self, questions: list[Question]) -> dict[Question, list[str]]:
+    def _ask_together(self, questions: list[Question]) -> None:
         mark = secrets.token_hex(16)
-        command = together([each.command for each in questions], mark)
         try:
             _, output = self._ask(
-                command,
+                together([each.command for each in questions], mark),
                 print_output=state.print_fact_output,
                 print_input=state.print_fact_input,
                 **questions[0].arguments,
             )
         except (OSError, SSHException):
-            return {}
-        found = apart(output.stdout_lines, mark)
-        pairs = zip(questions, found, strict=False)
-        return {question: lines for question, lines in pairs if lines is not None}
+            return
+        now = time.monotonic()
+        for question, lines in zip(questions, apart(output.stdout_lines, mark), strict=False):
+            if lines is not None:
+                self._known[question] = now, lines
 
     def _answer(
         self,
@@ -166,13 +209,18 @@ class _Answers:
     ) -> tuple[bool, CommandOutput]:
         """In place of the host's own: the answer that is known, or else a new one."""
         question = Question.of(command, arguments)
-        is_good = self._only_looks or time.monotonic() < self._until
-        if is_good and question in self._known:
-            lines = [OutputLine("stdout", line) for line in self._known[question]]
-            return True, CommandOutput(lines)
+        asked_at, lines = self._known.get(question, (-GOOD_FOR_S, []))
+        if time.monotonic() - asked_at < GOOD_FOR_S:
+            return True, CommandOutput([OutputLine("stdout", line) for line in lines])
         if self._only_looks:
             raise _Unanswered(question)
-        return self._ask(command, print_output=print_output, print_input=print_input, **arguments)
+        done, output = self._ask(
+            command, print_output=print_output, print_input=print_input, **arguments
+        )
+        # Before the operations run nothing but facts is asked.
+        if done and state.current_stage == StateStage.Prepare:
+            self._known[question] = time.monotonic(), output.stdout_lines
+        return done, output
 
 
 def together(commands: list[StringCommand], mark: str) -> StringCommand:

@@ -287,6 +287,11 @@ def pip_settings() -> dict[str, str]:
     return parse_pip_config("\n".join(lines))
 
 
+def find_links() -> tuple[str, ...]:
+    """Folders where this machine's pip looks for packages besides the index."""
+    return tuple(pip_settings().get("find-links", "").split())
+
+
 def control_certificates() -> list[str]:
     """Every certificate that this machine trusts, from its bundle and those its tools are told."""
     paths = [CA_BUNDLE, *(os.environ.get(name, "") for name in _CA_VARIABLES)]

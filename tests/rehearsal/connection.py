@@ -9,6 +9,7 @@ from . import borrowed, smollm2, state
 def connection(name: str) -> tuple[str, dict[str, Any]]:
     """The host's name and data as an inventory has them; RehearsalError when it is not there."""
     host = state.load(name)
+    links = borrowed.find_links() if host.find_links is None else host.find_links
     return name, {
         "ssh_hostname": host.ssh_hostname,
         "ssh_port": host.ssh_port,
@@ -24,7 +25,7 @@ def connection(name: str) -> tuple[str, dict[str, Any]]:
         "model": f"control:{smollm2.folder()}",
         "api_key_file": str(host.folder / "api_key"),
         # Where this machine finds the CPU build of torch when it does not ask PyTorch's index.
-        "find_links": borrowed.pip_settings().get("find-links", "").split(),
+        "find_links": list(links),
         **_own(host),
     }
 

@@ -15,7 +15,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from . import network, processes, rootfs, state
+from . import borrowed, network, processes, rootfs, state
 from .control import has_systemd, install_missing, require_root, run, say
 from .errors import RehearsalError
 from .state import Host
@@ -125,6 +125,7 @@ def _boot(host: Host, private_network: bool) -> Host:
     tag = state.tag_of(host.name)
     address = network.make(tag) if private_network else "127.0.0.1"
     host = replace(host, private_network=private_network, ssh_hostname=address, pid=0)
+    host = replace(host, find_links=borrowed.find_links())
     rootfs.refresh(host)
     state.save(host)
     command = [

@@ -34,6 +34,8 @@ class Host:
     exporter_port: int
     ssh_hostname: str = "127.0.0.1"
     private_network: bool = False
+    find_links: tuple[str, ...] | None = None
+    """Folders with packages that the control machine's pip knows of; asked once, it takes long."""
     pid: int = 0
     """The systemd-nspawn process, 0 when not booted; informational, /proc has the last word."""
 

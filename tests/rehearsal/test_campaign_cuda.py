@@ -27,7 +27,7 @@ HOSTKIT = state.REPOSITORY / "files/hostkit"
 @pytest.fixture(scope="module")
 def wanted():
     production = values_of("group_data/all.py")
-    links = borrowed.pip_settings().get("find-links", "").split()
+    links = list(borrowed.find_links())
     return releases.wanted(Settings.model_validate(production | {"find_links": links}))
 
 

@@ -39,10 +39,10 @@ def run(tmp_path):
     shutil.copy(REPOSITORY / "config.py", tmp_path)
     (tmp_path / "tasks").symlink_to(REPOSITORY / "tasks")
 
-    def deploy(text, *options, status=0):
+    def deploy(text, option="-y", status=0):
         (tmp_path / "deploy.py").write_text(TELLS + text)
         done = subprocess.run(
-            [PYINFRA, "@local", "deploy.py", "-y", "-vvv", *options],
+            [PYINFRA, "@local", "deploy.py", option, "-vvv"],
             cwd=tmp_path,
             env=ENVIRONMENT,
             stdin=subprocess.DEVNULL,
@@ -71,6 +71,30 @@ files.directory(path="{tmp_path}")
     assert commands == 2, "first the files, then the hashes of those that are there"
 
 
+def test_a_plan_asks_as_few_times_and_finds_the_same(run, tmp_path):
+    for number in range(20):
+        (tmp_path / f"{number}").write_text(f"as it {'is' if number == 7 else 'was'}\n")
+    output, commands = run(
+        f"""
+from io import StringIO
+for number in range(20):
+    name = f"Write {{number}}"
+    files.put(name=name, src=StringIO("as it was\\n"), dest=f"{tmp_path}/{{number}}", mode="644")
+""",
+        "--dry",
+    )
+    changes = [line.split() for line in output.splitlines() if line.strip().startswith("Write ")]
+    assert [words[1] for words in changes if words[2] != "-"] == ["7"]
+    assert len(changes) == 20
+    assert commands == 4, "the files, their folder, the hashes, where to upload the one to"
+
+
+def test_what_an_operation_says_in_a_plan_is_said_once(run):
+    output, _ = run("tell('echo one')\ntell('echo why >&2; exit 3')\n", "--dry", status=1)
+    assert output.count("told: one") == 1
+    assert output.count("could not load fact") == 1
+
+
 def test_a_fact_is_asked_again_after_any_command(run, tmp_path):
     output, _ = run(f"""
 files.file(path="{tmp_path}/new", present=False)
@@ -87,7 +111,8 @@ def test_an_answer_that_is_old_is_asked_again(run, tmp_path):
     count = f"n=$(($(cat {tmp_path}/number) + 1)); echo $n | tee {tmp_path}/number"
     assert "told: 1" in run(f"tell('{count}')\n")[0]
     old = "from tasks.shared import prefetch\nprefetch.GOOD_FOR_S = 0\n"
-    assert "told: 3" in run(f"{old}tell('{count}')\n")[0]
+    told = run(f"{old}tell('{count}')\n")[0]
+    assert f"told: {(tmp_path / 'number').read_text()}" in told, "the last answer there was"
 
 
 def test_what_fails_among_others_fails_as_by_itself(run):
