@@ -69,6 +69,11 @@ def install() -> None:
     cli.load_deploy_file = load_deploy_file
 
 
+def is_looking_ahead() -> bool:
+    """Is an operation only asked for its questions? Nothing that it says is seen then."""
+    return logger.disabled
+
+
 class Listener(BaseStateCallback):
     """What pyinfra tells of the run."""
 
@@ -137,7 +142,6 @@ class _Answers:
     def __init__(self, host: Host) -> None:
         self._ask = host.run_shell_command
         self._known: dict[Question, tuple[float, list[str]]] = {}
-        self._only_looks = False
         host.run_shell_command = self._answer  # type: ignore[method-assign]
 
     def forget(self) -> None:
@@ -170,7 +174,7 @@ class _Answers:
         """What an operation wants to know next; None when it comes to a command, or to its end."""
         # Nothing in here waits for anything, so no other host's operations see these.
         before = state.is_executing, logger.disabled
-        state.is_executing, logger.disabled, self._only_looks = False, True, True
+        state.is_executing, logger.disabled = False, True
         try:
             for _ in operation():
                 return None
@@ -181,7 +185,6 @@ class _Answers:
             return None
         finally:
             state.is_executing, logger.disabled = before
-            self._only_looks = False
         return None
 
     def _ask_together(self, questions: list[Question]) -> None:
@@ -212,7 +215,7 @@ class _Answers:
         asked_at, lines = self._known.get(question, (-GOOD_FOR_S, []))
         if time.monotonic() - asked_at < GOOD_FOR_S:
             return True, CommandOutput([OutputLine("stdout", line) for line in lines])
-        if self._only_looks:
+        if is_looking_ahead():
             raise _Unanswered(question)
         done, output = self._ask(
             command, print_output=print_output, print_input=print_input, **arguments

@@ -19,9 +19,10 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -53,6 +54,21 @@ rm -rf "$PWD"
 """
 
 
+class Run(Protocol):
+    """A program that works on hosts."""
+
+    def __call__(self, names: Sequence[str], *options: str) -> subprocess.CompletedProcess[str]: ...
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A program, its options, and what it prints of a change where none may be; "" for a plan."""
+
+    run: Run
+    options: Sequence[str]
+    changes: str
+
+
 def playbook_program() -> Path:
     """ansible-playbook, installed where the requirements have changed or it is not there yet."""
     wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
@@ -61,7 +77,8 @@ def playbook_program() -> Path:
     if not (folder / "ready").exists():
         venv.create(folder, with_pip=True, clear=True)
         options = ["--quiet", "--require-hashes", "--only-binary", ":all:"]
-        pip = [folder / "bin/python", "-m", "pip", "install", *options, "-r", REQUIREMENTS]
+        python = str(folder / "bin/python")
+        pip = [python, "-m", "pip", "install", *options, "-r", str(REQUIREMENTS)]
         subprocess.run(pip, check=True)
         (folder / "ready").touch()
     return program
@@ -112,9 +129,9 @@ class Ansible:
             "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self._folder / "connections"),
             "ANSIBLE_NOCOLOR": "1",
         }
-        command = [self._program, "-i", self._folder / "hosts.yml", "--limit", ",".join(names)]
+        hosts = ["-i", str(self._folder / "hosts.yml"), "--limit", ",".join(names)]
         return subprocess.run(
-            [*command, *options, FOLDER / "playbook.yml"],
+            [str(self._program), *hosts, *options, str(FOLDER / "playbook.yml")],
             env=os.environ | environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -152,10 +169,10 @@ def run_pyinfra(names: Sequence[str], *options: str) -> subprocess.CompletedProc
     )
 
 
-def seconds(run: Callable[[], subprocess.CompletedProcess[str]], changes: str) -> float:
-    """How long a run takes that must not fail, nor say that it has changed anything."""
+def seconds(run: Run, names: Sequence[str], options: Sequence[str], changes: str) -> float:
+    """How long a run takes that must not fail, nor print the word for a change where it may not."""
     begin = time.monotonic()
-    done = run()
+    done = run(names, *options)
     took = time.monotonic() - begin
     said = done.stdout + done.stderr
     if done.returncode or (changes and changes in said):
@@ -163,38 +180,40 @@ def seconds(run: Callable[[], subprocess.CompletedProcess[str]], changes: str) -
     return took
 
 
-def compare(what: str, ours: Callable[[], float], theirs: Callable[[], float]) -> str:
+def compare(what: str, names: Sequence[str], ours: Measured, theirs: Measured) -> str:
     """A line with the medians of both in seconds, and how many times as long theirs takes."""
-    ours(), theirs()
-    pairs = [(ours(), theirs()) for _ in range(ROUNDS)]
+
+    def once() -> tuple[float, float]:
+        return seconds(ours.run, names, ours.options, ours.changes), seconds(
+            theirs.run, names, theirs.options, theirs.changes
+        )
+
+    once()
+    pairs = [once() for _ in range(ROUNDS)]
     one, other = (statistics.median(each) for each in zip(*pairs, strict=True))
     ratios = ", ".join(f"{b / a:.1f}" for a, b in pairs)
     return f"  {what:34} {one:6.2f}   {other:7.2f}   {other / one:5.1f}   ({ratios})"
 
 
-def lines(ansible: Ansible) -> None:
+def measure(ansible: Ansible) -> None:
     """Measure, and print each line as it is known."""
-    print(
-        f"medians of {ROUNDS} runs in turns, in seconds; the playbook runs {module_runs()} modules"
-    )
+    print(f"{ROUNDS} runs in turns, medians in seconds; {module_runs()} runs of Ansible's modules:")
     print(f"  {'':34} {'pyinfra':>6}   {'Ansible':>7}   {'ratio':>5}   (of each turn)")
-    for names in (OTHERS[:1], OTHERS):
-        ansible.know(names)
-        line = compare(
-            f"plan of a fresh host, {len(names)} host(s)",
-            lambda names=names: seconds(lambda: run_pyinfra(names, "--dry", "--diff"), ""),
-            lambda names=names: seconds(lambda: ansible.run(names, "--check", "--diff"), ""),
-        )
-        print(line, flush=True)
-    deployed = run_pyinfra(OTHERS, "-y")
-    if deployed.returncode:
+    _compare_both("plan of fresh hosts", ansible, ("--dry", "--diff"), ("--check", "--diff"))
+    if (deployed := run_pyinfra(OTHERS, "-y")).returncode:
         raise RehearsalError(deployed.stderr[-3000:])
+    _compare_both("deploy without a change", ansible, ("-y",), ())
+
+
+def _compare_both(what: str, ansible: Ansible, ours: Sequence[str], theirs: Sequence[str]) -> None:
+    is_deploy = not theirs
     for names in (OTHERS[:1], OTHERS):
         ansible.know(names)
         line = compare(
-            f"deploy without a change, {len(names)} host(s)",
-            lambda names=names: seconds(lambda: run_pyinfra(names, "-y"), "] Success"),
-            lambda names=names: seconds(lambda: ansible.run(names), "changed: ["),
+            f"{what}, {len(names)}",
+            names,
+            Measured(run_pyinfra, ours, "] Success" if is_deploy else ""),
+            Measured(ansible.run, theirs, "changed: [" if is_deploy else ""),
         )
         print(line, flush=True)
 
@@ -207,7 +226,7 @@ def main() -> None:
         if (done := run_pyinfra([FIRST], "-y")).returncode:
             raise RehearsalError(done.stderr[-3000:])
         with tempfile.TemporaryDirectory(prefix="ansible-") as folder:
-            lines(Ansible(Path(folder), FIRST))
+            measure(Ansible(Path(folder), FIRST))
     finally:
         for name in (FIRST, *OTHERS):
             machine.down(name)

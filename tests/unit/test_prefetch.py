@@ -95,6 +95,23 @@ def test_what_an_operation_says_in_a_plan_is_said_once(run):
     assert output.count("could not load fact") == 1
 
 
+def test_what_several_operations_leave_open_is_said_once(run):
+    output, _ = run(
+        """
+from tasks.shared.operations.common import leave_open
+
+@operation()
+def open_for_lack_of(script):
+    yield from leave_open(host.get_fact(Said, script=script))
+
+for number in range(3):
+    open_for_lack_of("echo a reason")
+""",
+        "--dry",
+    )
+    assert output.count("a reason; this plan says nothing") == 1
+
+
 def test_a_fact_is_asked_again_after_any_command(run, tmp_path):
     output, _ = run(f"""
 files.file(path="{tmp_path}/new", present=False)

@@ -15,6 +15,7 @@ from pyinfra.api import (
 )
 from pyinfra.operations.util.files import generate_color_diff
 
+from tasks.shared import prefetch
 from tasks.shared.trees import Tree, differences, pack
 
 
@@ -72,7 +73,15 @@ Commands = Generator[
 """What an operation yields."""
 
 
-_left_open: set[tuple[str, str]] = set()
+_said: set[tuple[str, str]] = set()
+
+
+def is_news(text: str) -> bool:
+    """Has nobody been told this of the host at hand? Operations are worked out more than once."""
+    if prefetch.is_looking_ahead() or (host.name, text) in _said:
+        return False
+    _said.add((host.name, text))
+    return True
 
 
 def leave_open(reason: str) -> Generator[FunctionCommand, None, None]:
@@ -80,8 +89,7 @@ def leave_open(reason: str) -> Generator[FunctionCommand, None, None]:
     if state.is_executing:
         yield from refuse(reason)
         return
-    if (host.name, reason) not in _left_open:
-        _left_open.add((host.name, reason))
+    if is_news(reason):
         told = f"{reason}; this plan says nothing of what only it knows"
         host.log_styled(told, fg="yellow", log_func=logger.warning)
     host.noop(reason)

@@ -16,13 +16,11 @@ from tasks.shared.load_tests import kept, show
 from tasks.shared.load_tests.choices import LoadTestSettings
 from tasks.shared.load_tests.compare import compare
 from tasks.shared.load_tests.plan import How, describe, estimate_s, plan
-from tasks.shared.operations.common import Commands, refuse
+from tasks.shared.operations.common import Commands, is_news, refuse
 from tasks.shared.operations.jobs import run_job
 
 JOB = "load-test"
 ORDERS = "/run/vllm/load-test"
-
-_shown: set[str] = set()
 
 
 @operation(is_idempotent=False)
@@ -50,8 +48,7 @@ def measured(
         yield from refuse(str(error))
         return
     minutes = settings.load_test_minutes * max(1, len(labels))
-    if host.name not in _shown:
-        _shown.add(host.name)
+    if is_news("what the load test will do"):
         estimate = estimate_s(names, last["rows"] if last else [])
         for line in describe(made, labels, estimate, minutes):
             host.log(line)

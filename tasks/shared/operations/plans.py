@@ -6,11 +6,9 @@ from pyinfra.api import operation
 from tasks.shared.facts.files import TextTree
 from tasks.shared.facts.hostkit import OutlookFact
 from tasks.shared.generations import Generation
-from tasks.shared.operations.common import Commands, refuse
+from tasks.shared.operations.common import Commands, is_news, refuse
 from tasks.shared.plans import Plan, Side, plan
 from tasks.shared.releases import INPUTS_DIR, Release
-
-_shown: set[tuple[str, str]] = set()
 
 
 @operation()
@@ -28,8 +26,7 @@ def agreed(
     """
     found = current_to(generation, release, drain_s)
     # Made once more when it is carried out; the operator has read it by then.
-    if (host.name, found.hash) not in _shown:
-        _shown.add((host.name, found.hash))
+    if is_news(found.hash):
         host.log(f"Plan {found.hash}:")
         for line in found.lines:
             host.log(f"  {line}")
