@@ -34,24 +34,25 @@ _POINTERS = {
 }
 
 
-def constants(fused: Any, preset: str, query_tokens: int) -> dict[str, Any]:
+def constants(kernels: Any, preset: str, query_tokens: int) -> dict[str, Any]:
     """What the launcher fixes for 12 query and 2 KV heads of 256, pages of 16 tokens."""
     case = decode_kernel.Case([16], [query_tokens], preset)
+    layer, fused = decode_kernel.kernel(case, kernels), kernels.fused
     key_bits, value_bits, corrected = decode_kernel.PRESETS[preset]
     slot = decode_kernel.slot_bytes(case)[1] // 2
-    rows = case.group * query_tokens
     return {
         "STRIDE_POS": slot * case.kv_heads,
         "STRIDE_HEAD": slot,
         "D": case.head_dim,
         "PAGE": case.page,
         "GROUP": case.group,
-        "ROWS": rows,
+        "ROWS": layer.rows,
         "KEY_BITS": key_bits,
         "VALUE_BITS": value_bits,
         "NORM_CORRECTION": corrected,
-        "BLOCK_M": max(8, 1 << (rows - 1).bit_length()),
-        "BLOCK_N": fused._BLOCK_N,
+        "BLOCK_M": layer.block_m,
+        "BLOCK_N": layer.block_n if hasattr(layer, "block_n") else fused._BLOCK_N,
+        "WARPS": getattr(layer, "num_warps", fused._NUM_WARPS),
         "BLOCK_B": 16,
         "EMULATE": False,
     }
@@ -65,12 +66,13 @@ def resources(fused: Any, capability: int, fixed: dict[str, Any]) -> dict[str, i
 
     kernel = fused._attend_kernel
     names = list(kernel.arg_names)
+    num_warps, fixed = fixed["WARPS"], {n: fixed[n] for n in names if n in fixed}
     signature = {n: "constexpr" if n in fixed else _POINTERS.get(n, "i32") for n in names}
     values = {(names.index(name),): value for name, value in fixed.items()}
     compiled = triton.compile(
         ASTSource(fn=kernel, signature=signature, constexprs=values, attrs={}),
         target=GPUTarget("cuda", capability, 32),
-        options={"num_warps": fused._NUM_WARPS, "num_stages": 1},
+        options={"num_warps": num_warps, "num_stages": 1},
     )
     tools = Path(triton.__file__).parent / "backends/nvidia/bin"
     newer = tools / "ptxas-blackwell"
@@ -97,10 +99,10 @@ def resources(fused: Any, capability: int, fixed: dict[str, Any]) -> dict[str, i
 
 def main() -> None:
     capability = int(sys.argv[1])
-    fused = decode_kernel.load(*sys.argv[2:]).fused
+    kernels = decode_kernel.load(*sys.argv[2:])
     bad = 0
     for shape in SHAPES:
-        found = resources(fused, capability, constants(fused, *shape))
+        found = resources(kernels.fused, capability, constants(kernels, *shape))
         fits = not found["spilled"] and found["shared"] <= SHARED_KIB[capability] * 1024
         bad += not fits
         print("ok " if fits else "BAD", shape, found, flush=True)
