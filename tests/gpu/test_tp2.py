@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.gpu import ends, profile, server, tiers
+from tests.gpu import ends, lives, server, tiers
 from tests.gpu.record import record
 from tests.gpu.server import Server
-from tests.gpu.test_rank import drafts, shown_in_the_log
 
 FINGERPRINT = "tp2"
 CHANGES: dict[str, Any] = {"extra_serve_args": tiers.POOL}
@@ -21,26 +19,18 @@ CHANGES: dict[str, Any] = {"extra_serve_args": tiers.POOL}
 def test_two_ranks_serve_share_the_ram_tier_and_answer_the_same_from_every_tier(
     full_model: Path,
 ) -> None:
-    shutil.rmtree(profile.SCRATCH / "ssd/kv" / FINGERPRINT, ignore_errors=True)
-    with server.start(full_model, name="tp2-1", fingerprint=FINGERPRINT, **CHANGES) as running:
-        record("tp2", first_start_s=running.ready_s)
-        shown_in_the_log(running, "tp2")
+    def look(running: Server) -> None:
         only_nccl(running)
         both_map_the_region(running)
-        found = tiers.from_each_tier(running)
-        drafts(running, "tp2")
-        end = ends.stopped(running, "tp2 SIGTERM")
-    assert (end["exit_status"], end["processes_left"], end["regions_left"]) == (0, [], 0)
-    assert tiers.files(FINGERPRINT, "*.tmp") == []
-    both_ranks_are_in_the_files()
 
-    with server.start(full_model, name="tp2-2", fingerprint=FINGERPRINT, **CHANGES) as running:
-        record("tp2", second_start_s=running.ready_s)
-        found["ssd"] = tiers.after_restart(running)
-        end = ends.killed(running, "Worker_TP1", "tp2 SIGKILL of one worker")
-    tiers.judge("tp2 tiers", found)
-    assert end["exit_status"] == 0
-    assert end["processes_left"] == []
+    lives.live_twice(
+        full_model,
+        FINGERPRINT,
+        CHANGES,
+        ("Worker_TP1", "one worker"),
+        look=look,
+        between=both_ranks_are_in_the_files,
+    )
 
 
 def only_nccl(running: Server) -> None:

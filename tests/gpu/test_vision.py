@@ -8,9 +8,9 @@ import zlib
 from pathlib import Path
 
 from tests.gpu import server
+from tests.gpu.lives import decoding
 from tests.gpu.record import record
 from tests.gpu.server import Reply, Server
-from tests.gpu.test_rank import decoding
 from tests.gpu.tiers import BF16_STEP, difference
 
 SIZE = 448

@@ -2,6 +2,8 @@
 
 from pyinfra.api import FactBase, QuoteString, StringCommand
 
+from tasks.shared.facts.yesorno import YesOrNo
+
 CHECKED = "/opt/vllm/cuda-checked"
 """Where the identity of the toolkit that has compiled is kept."""
 
@@ -40,7 +42,7 @@ class InstallSimulation(FactBase[list[str]]):
         return output
 
 
-class CompiledBefore(FactBase[bool]):
+class CompiledBefore(YesOrNo):
     """Has this very toolkit, with this very compiler, compiled for the architecture before?"""
 
     def command(self, home: str, architecture: str) -> StringCommand:
@@ -48,13 +50,6 @@ class CompiledBefore(FactBase[bool]):
         return StringCommand(
             "sh -c", QuoteString(script), "sh", QuoteString(home), QuoteString(architecture)
         )
-
-    @staticmethod
-    def default() -> bool:
-        return False
-
-    def process(self, output: list[str]) -> bool:
-        return output == ["yes"]
 
 
 def note_compiled(home: str, architecture: str) -> StringCommand:

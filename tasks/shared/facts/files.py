@@ -6,6 +6,7 @@ import shlex
 
 from pyinfra.api import FactBase, QuoteString, StringCommand
 
+from tasks.shared.facts.yesorno import YesOrNo
 from tasks.shared.trees import Link, unpack
 
 UNITS_DIR = "/etc/systemd/system"
@@ -29,7 +30,7 @@ class TextTree(FactBase[dict[str, "str | Link"]]):
         return unpack(packed) if packed else {}
 
 
-class SecretFileMatches(FactBase[bool]):
+class SecretFileMatches(YesOrNo):
     """Whether a file is root's, 0600, and its content has this sha256. The content stays there."""
 
     def command(self, path: str, sha256: str) -> StringCommand:
@@ -39,13 +40,6 @@ class SecretFileMatches(FactBase[bool]):
             "echo", QuoteString(f"{sha256}  {path}"), "| sha256sum --check --status 2>/dev/null",
             "&& echo yes || echo no",
         )  # fmt: skip
-
-    @staticmethod
-    def default() -> bool:
-        return False
-
-    def process(self, output: list[str]) -> bool:
-        return output == ["yes"]
 
 
 class FileBytes(FactBase["bytes | None"]):
@@ -122,7 +116,7 @@ class UnitFiles(FactBase[dict[str, str]]):
         return {name: base64.b64decode(text).decode("utf-8", "replace") for name, _, text in rows}
 
 
-class UnitIsOn(FactBase[bool]):
+class UnitIsOn(YesOrNo):
     """Is this unit active, and enabled for the next boot?"""
 
     def command(self, unit: str) -> StringCommand:
@@ -131,10 +125,3 @@ class UnitIsOn(FactBase[bool]):
             "systemctl is-active --quiet", name, "2>/dev/null &&",
             "systemctl is-enabled --quiet", name, "2>/dev/null && echo yes || echo no",
         )  # fmt: skip
-
-    @staticmethod
-    def default() -> bool:
-        return False
-
-    def process(self, output: list[str]) -> bool:
-        return output == ["yes"]

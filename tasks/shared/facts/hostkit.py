@@ -5,6 +5,7 @@ from pyinfra.api import FactBase, StringCommand
 
 from tasks.shared.facts import answers
 from tasks.shared.facts.answers import HOSTKIT, NOT_INSTALLED
+from tasks.shared.facts.yesorno import YesOrNo
 
 
 class GenerationState(BaseModel):
@@ -143,18 +144,11 @@ class HostkitProblems(FactBase[list[str]]):
         return [NOT_INSTALLED]
 
 
-class HostkitInstalled(FactBase[bool]):
+class HostkitInstalled(YesOrNo):
     """Is there a hostkit to ask?"""
 
     def command(self) -> str:
         return f"test -e {HOSTKIT}/__main__.py && echo yes || echo no"
-
-    @staticmethod
-    def default() -> bool:
-        return False
-
-    def process(self, output: list[str]) -> bool:
-        return output == ["yes"]
 
 
 class JobStatus(BaseModel):

@@ -16,6 +16,7 @@ from pyinfra.api import (
 from pyinfra.operations.util.files import generate_color_diff
 
 from tasks.shared import prefetch
+from tasks.shared.facts.hostkit import HostState
 from tasks.shared.trees import Tree, differences, pack
 
 
@@ -105,3 +106,12 @@ def refuse(reason: str) -> Generator[FunctionCommand, None, None]:
 def _fail(state: State, host: Host, reason: str) -> bool:
     host.log_styled(reason, fg="red", log_func=logger.error)
     return False
+
+
+def staged_number(present: HostState, digest: str) -> int | None:
+    """The generation with this digest; None when it is not staged.
+
+    A plan cannot tell whether this run stages it, and takes the next number.
+    """
+    number = present.find(digest)
+    return present.next_number() if number is None and not state.is_executing else number

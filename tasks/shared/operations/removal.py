@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from pyinfra import host, logger, state
+from pyinfra import host, logger
 from pyinfra.api import operation
 
 from tasks.shared.facts.hostkit import HostkitInstalled, HostkitProblems, HostStateFact
 from tasks.shared.generations import Generation
-from tasks.shared.operations.common import Commands, leave_open, refuse
+from tasks.shared.operations.common import Commands, leave_open, refuse, staged_number
 from tasks.shared.operations.hostkit import Hostkit
 from tasks.shared.operations.jobs import run_job
 from tasks.shared.switches import Switch, operator
@@ -38,9 +38,7 @@ def adopted(server: str | None, generation: Generation, switch: Switch) -> Comma
     if present.running is not None and present.answering:
         host.noop("ours serves already")
         return
-    number = present.find(generation.digest)
-    if number is None and not state.is_executing:
-        number = present.next_number()
+    number = staged_number(present, generation.digest)
     if number is None:
         yield from refuse("this generation is not staged: run deploy.py first")
         return

@@ -19,6 +19,7 @@ from tasks.shared.operations.common import (
     publish_text,
     refuse,
     show_differences,
+    staged_number,
 )
 from tasks.shared.operations.hostkit import Hostkit
 from tasks.shared.operations.jobs import run_job
@@ -210,10 +211,7 @@ def switched(
         return
     if present.lock and not state.is_executing:
         host.log_styled(present.lock, fg="yellow", log_func=logger.warning)
-    number = present.find(generation.digest)
-    if number is None and not state.is_executing:
-        # A plan cannot tell whether this run stages it.
-        number = present.next_number()
+    number = staged_number(present, generation.digest)
     if number is None:
         yield from refuse("this generation is not staged: run deploy.py first")
         return
