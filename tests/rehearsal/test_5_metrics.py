@@ -10,7 +10,8 @@ from . import deploys, prometheus, state
 from .listening import installed_as_it_comes, listeners
 
 TASK = "tasks/metrics.py"
-ON = ("--data", "metrics=True")
+# Nothing listens there: whom it would tell must not keep Prometheus from its work.
+ON = ("--data", "metrics=True", "--data", 'alertmanager="127.0.0.1:9"')
 UNITS = "vllm-prometheus.service vllm-metrics.service"
 
 
@@ -75,6 +76,14 @@ def test_prometheus_knows_what_the_host_is_like(installed):
     assert prometheus.value(host, f'vllm_host_generation_info{{generation="{generation}"}}') == 1
     assert prometheus.value(host, "vllm_host_kv_pool_tokens") == 293000
     assert prometheus.value(host, "sum(vllm_host_collector_success==0)") is None
+
+
+def test_what_an_alertmanager_would_be_told_names_the_host(installed):
+    host, _ = installed
+    config = prometheus.ask(host, "status/config")["yaml"]
+    assert f"external_labels:\n    host: {host}\n" in config
+    (told,) = prometheus.ask(host, "alertmanagers")["activeAlertmanagers"]
+    assert told["url"].startswith("http://127.0.0.1:9/")
 
 
 def test_a_server_that_is_only_scraped_counts_as_idle(installed):

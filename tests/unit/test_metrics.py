@@ -26,6 +26,16 @@ def test_prometheus_takes_its_configuration(make, tmp_path, address):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("changes", [{}, {"alertmanager": "10.0.0.5:9093"}])
+def test_all_that_prometheus_is_told_stands_in_its_command_line(make, changes):
+    """systemd ends it at a line that is not continued, and says nothing of what comes after."""
+    unit = templates.prometheus_unit(make(**changes))
+    (command,) = re.findall(r"^ExecStart=((?:.*\\\n)*.*)$", unit, re.MULTILINE)
+    assert unit.count(" --") == command.count(" --")
+    assert "--storage.tsdb.path=/var/lib/vllm/prometheus" in command
+    assert ("--enable-feature=expand-external-labels" in command) == bool(changes)
+
+
 @pytest.mark.parametrize("at", ["10.0.0.5:9093", "alerts.lan:80", "[fd00::5]:9093"])
 def test_an_alertmanager_is_told_and_by_which_host(make, tmp_path, at):
     told = make(alertmanager=at)
