@@ -1,4 +1,7 @@
-"""A rehearsal host with every secret that a deploy can be given, each of them a canary."""
+"""A rehearsal host with every secret that a deploy can be given, each of them a canary.
+
+And with a front door to all addresses.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +43,11 @@ true
 
 
 @contextlib.contextmanager
-def planted(host: str) -> Iterator[None]:
-    """While it lasts, every run against the host is told all of them and needs sudo's password."""
+def planted(host: str, *names: str, metrics: bool = False) -> Iterator[int]:
+    """While it lasts, every run against the host is told all of them and needs sudo's password.
+
+    `names` are what clients call the host. Yields the front door's port.
+    """
     folder = state.load(host).folder
     file = folder / "data.json"
     before = file.read_text(encoding="utf-8")
@@ -54,16 +60,17 @@ def planted(host: str) -> Iterator[None]:
             folder / "canary-hook", f"http://127.0.0.1:{WEBHOOK_PORT}/hooks/{HOOK}"
         ),
         "front_door": True,
-        "front_door_address": "127.0.0.1",
-        "front_door_port": _free_port(),
+        "front_door_address": "0.0.0.0",
+        "front_door_port": (port := _free_port()),
         "front_door_certificate": "self-signed",
-        "front_door_names": ["localhost"],
+        "front_door_names": ["localhost", *names],
+        "metrics": metrics,
     }
     try:
         deploys.on_host(_MAKE_USER, host=host, stdin=f"{USER}:{PASSWORD}\n")
         file.write_text(json.dumps(json.loads(before) | told), encoding="utf-8")
         file.chmod(0o600)
-        yield
+        yield port
     finally:
         file.write_text(before, encoding="utf-8")
         deploys.on_host(_REMOVE_USER, host=host)
