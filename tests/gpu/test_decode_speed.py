@@ -1,32 +1,36 @@
 """Time per token in the real server with vLLM's own TurboQuant decode and with ours.
 
 One rank's shape, KV tiers off. `DECODE` names the kernels to try, comma-separated, `DECODE_MTP` the
-numbers of drafts. With drafts vLLM's own kernel runs without full CUDA graphs, with which it would
-be wrong (files/patches). Documents differ, so no request reads another one's KV.
+numbers of drafts, `DECODE_LAYERS` how much of the model. With drafts vLLM's own kernel runs without
+full CUDA graphs, with which it would be wrong (files/patches). Documents of one point differ, so no
+request reads another one's KV; from point to point they grow, so that each token is computed once.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.gpu import server
+from tests.gpu import model, profile, server
 from tests.gpu.record import record
 
 KERNELS = os.environ.get("DECODE", "stock,fused").split(",")
 DRAFTS = [int(each) for each in os.environ.get("DECODE_MTP", "0,1").split(",")]
+LAYERS = int(os.environ.get("DECODE_LAYERS", model.RANK.layers))
 # Tokens of context, and how many such requests at once.
-POINTS = [(1000, 1), (1000, 8), (1000, 16), (16000, 1), (16000, 8), (16000, 16), (60000, 1)]
+POINTS = [(context, count) for context in (1000, 16000, 60000) for count in (1, 8, 16)]
 TOKENS = 48
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("drafts", DRAFTS)
-def test_time_per_token(rank_model: Path, kernel: str, drafts: int) -> None:
+def test_time_per_token(kernel: str, drafts: int) -> None:
+    folder = profile.SCRATCH / f"models/rank-{LAYERS}-layers"
+    folder = model.write(folder, replace(model.RANK, layers=LAYERS))
     changes: dict[str, Any] = {
         "gpus": 1,
         "mtp_tokens": drafts,
@@ -35,10 +39,10 @@ def test_time_per_token(rank_model: Path, kernel: str, drafts: int) -> None:
         "kv_ssd_gb": 0,
     }
     case = f"decode {kernel} mtp {drafts}"
-    with server.start(rank_model, name=case.replace(" ", "-"), **changes) as running:
-        record(case, start_s=running.ready_s)
+    with server.start(folder, name=case.replace(" ", "-"), **changes) as running:
+        record(case, layers=LAYERS, start_s=running.ready_s)
         for context, count in POINTS:
-            prompts = [server.document(1000 * count + n, context) for n in range(count)]
+            prompts = [server.document(n, context) for n in range(count)]
             # The prompts first, so that their prefill is in no token's time.
             running.together(prompts, 2)
             replies = running.together(prompts, TOKENS)

@@ -1,6 +1,7 @@
 """Does a packed ternary checkpoint answer like the same weights in bfloat16? Asks vLLM itself.
 
 usage: VLLMS_PYTHON tests/gpu/ternary/twins.py FOLDER [--architecture qwen3_5] [--bits 4 2]
+       [--parallel 4]: so many models at once, on a GPU
 
 Makes a small random ternary model, packs it, lets vLLM read the same texts with each, and compares
 the logarithms of the probabilities that it gives to every token. A fourth model, one layer's signs
@@ -14,6 +15,7 @@ import os
 import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,13 @@ COMMON = {
     "pad_token_id": 0,
 }
 ARCHITECTURES = {"llama": LLAMA, "qwen3_5": QWEN3_5}
+ON_GPU = {
+    "gpu_memory_utilization": 0.1,
+    # Given, not profiled: models are asked side by side.
+    "kv_cache_memory_bytes": 1 << 29,
+    # FlashInfer's would first be compiled, for minutes.
+    "gdn_prefill_backend": "triton",
+}
 
 
 def make(folder: Path, architecture: str, flipped: bool) -> None:
@@ -114,7 +123,7 @@ def answers(folder: Path) -> dict[str, Any]:
         enforce_eager=True,
         enable_prefix_caching=False,
         seed=0,
-        **({"gpu_memory_utilization": 0.3} if _has_gpu() else {}),
+        **(ON_GPU if _has_gpu() else {}),
     )
     sampling = SamplingParams(
         temperature=0, max_tokens=16, prompt_logprobs=0, ignore_eos=True, detokenize=False
@@ -162,18 +171,26 @@ def run(*arguments: str | Path) -> str:
     return done.stdout
 
 
-def compare(folder: Path, architecture: str, bits: list[int]) -> dict[str, Any]:
+def compare(folder: Path, architecture: str, bits: list[int], parallel: int) -> dict[str, Any]:
     """Make, pack and ask all of them."""
     models = {"twin": folder / "twin", "flipped": folder / "flipped"}
-    for name, path in models.items():
-        run(__file__, path, "--make", name, "--architecture", architecture)
-    for each in bits:
-        models[f"int{each}"] = folder / f"int{each}"
-        print(run(CONVERTER, models["twin"], models[f"int{each}"], "--bits", str(each)), end="")
-    said = {}
-    for name, path in models.items():
-        run(__file__, path, "--answers", folder / f"{name}.json")
-        said[name] = json.loads((folder / f"{name}.json").read_text())
+    with ThreadPoolExecutor(parallel) as pool:
+        making = [
+            pool.submit(run, __file__, path, "--make", name, "--architecture", architecture)
+            for name, path in models.items()
+        ]
+        for each in making:
+            each.result()
+        for each_bits in bits:
+            packed = models[f"int{each_bits}"] = folder / f"int{each_bits}"
+            print(run(CONVERTER, models["twin"], packed, "--bits", str(each_bits)), end="")
+        asking = [
+            pool.submit(run, __file__, path, "--answers", folder / f"{name}.json")
+            for name, path in models.items()
+        ]
+        for each in asking:
+            each.result()
+    said = {name: json.loads((folder / f"{name}.json").read_text()) for name in models}
     twin = said.pop("twin")
     return {
         "architecture": architecture,
@@ -187,6 +204,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--architecture", choices=ARCHITECTURES, default="llama")
     parser.add_argument("--bits", type=int, nargs="+", default=[4])
+    parser.add_argument("--parallel", type=int, default=1)
     parser.add_argument("--make", choices=("twin", "flipped"), help=argparse.SUPPRESS)
     parser.add_argument("--answers", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -196,7 +214,7 @@ def main() -> int:
     if args.answers:
         args.answers.write_text(json.dumps(answers(args.folder)))
         return 0
-    found = compare(args.folder, args.architecture, args.bits)
+    found = compare(args.folder, args.architecture, args.bits, args.parallel)
     print(json.dumps(found))
     wrong = found["distance"].pop("flipped")
     return int(max(found["distance"].values()) > wrong / 10)
