@@ -26,7 +26,10 @@ try:
     bill = materials.bill(manifest, texts)
     with Path(own.sbom).expanduser().open("x", encoding="utf-8") as file:
         file.write(bill)
-except (ValueError, KeyError, TypeError) as error:
+except (KeyError, TypeError) as error:
+    what = f"the manifest.json of its release is of another kind than ours: {error!r}"
+    raise DeployError(f"{host.name}: {what}") from error
+except ValueError as error:
     raise DeployError(f"{host.name}: {error}") from error
 except OSError as error:
     raise DeployError(f"cannot write {own.sbom}: {error.strerror}") from error

@@ -59,7 +59,9 @@ def test_a_repository_is_downloaded_at_its_commit_once(deployed, token_file):
     assert "] Success" not in again.stderr
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", pytest.param("tokenizer.json", marks=pytest.mark.campaign)]
+)
 def test_a_file_with_one_changed_byte_is_refused_and_fetched_again(deployed, token_file, name):
     deploys.on_host("rm -rf /var/lib/vllm/models/someone--*", host=deployed)
     with hub.serve(smollm2.folder(), TOKEN) as endpoint:
