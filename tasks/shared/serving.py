@@ -4,10 +4,12 @@ The flags, their defaults and what vLLM 0.31 does with them were read in its sou
 where a value is not what its name suggests.
 """
 
+import json
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
-from tasks.shared import decode, prefill
+from tasks.shared import decode, prefill, texts
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
@@ -54,6 +56,9 @@ DECIDED_VARIABLES = {
     *("VLLM_WSL2_ENABLE_PIN_MEMORY", "XDG_CACHE_HOME"),
 }
 """Variables that settings decide, and those that hold a secret."""
+
+_SECRET = re.compile(r"(^|_)(KEY|TOKEN|PASSWORD|PASSWD|CREDENTIALS?)(_ID)?$|SECRET", re.IGNORECASE)
+"""What a variable that holds one is called; flags have dashes."""
 
 
 def serve_config(settings: "Settings", kv_fingerprint: str) -> dict[str, Any]:
@@ -227,4 +232,16 @@ def _with_extras(derived: dict[str, Any], extra: dict[str, Any], taken: set[str]
             f"extra_serve_args and extra_env must not name {', '.join(refused)}: another setting "
             "decides that"
         )
+    secrets = sorted(name for name, value in extra.items() if _is_secret(name, value))
+    if secrets:
+        raise ValueError(
+            f"{', '.join(secrets)}: extra_serve_args and extra_env must hold no secret, and no "
+            "address with a password: diffs, and files that everybody on the host may read, show "
+            "them"
+        )
     return derived | extra
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    shown = json.dumps(value, default=str)
+    return bool(_SECRET.search(name)) or texts.without_passwords(shown) != shown

@@ -2,8 +2,10 @@
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from tasks.shared import formats, serving, templates
+from tasks.shared.settings import describe
 
 
 def test_the_production_profile_becomes_the_flags_of_the_article(make):
@@ -130,3 +132,28 @@ def test_an_ssd_tier_elsewhere_has_a_folder_of_its_own_and_waits_for_its_disk(ma
 def test_the_devices_of_wsl2_are_all_that_is_let_through(make):
     assert "DeviceAllow=/dev/dxg rw\n" in templates.unit(make())
     assert "DevicePolicy" not in templates.unit(make(wsl2=False))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"extra_env": {"MY_API_KEY": "x"}},
+        {"extra_env": {"S3_ACCESS_KEY_ID": "x"}},
+        {"extra_env": {"S3_SECRET_ACCESS_KEY": "x"}},
+        {"extra_env": {"db_password": "x"}},
+        {"extra_env": {"OTLP": "grpc://me:canary@collector:4317"}},
+        {"extra_serve_args": {"otlp-traces-endpoint": "http://me:canary@collector"}},
+        {"extra_serve_args": {"hf-overrides": {"a": ["redis://:canary@cache/0"]}}},
+    ],
+)
+def test_a_secret_that_diffs_would_show_is_refused_and_not_shown(make, change):
+    with pytest.raises(ValidationError, match="must hold no secret") as refused:
+        make(**change)
+    assert "canary" not in "\n".join(describe("box", refused.value))
+
+
+def test_what_only_sounds_like_a_secret_is_none(make):
+    make(
+        extra_env={"VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD": "256", "KEYBOARD": "me@home"},
+        extra_serve_args={"hf-overrides": {"image_token_id": 7}},
+    )
