@@ -21,6 +21,7 @@ config.REQUIRE_PYINFRA_VERSION = "~=3.10"
 guards.install()
 ssh.use_nodelay()
 ssh.connect_again()
+ssh.name_full_disks()
 ssh.check_host_keys()
 sudo.keep_password_off_command_lines()
 prefetch.install()

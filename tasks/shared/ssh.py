@@ -32,6 +32,28 @@ def connect_again() -> None:
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
+def name_full_disks() -> None:
+    """Say what an upload that ends with another size nearly always means.
+
+    An SFTP server has no word for a disk that is full; paramiko sees that only by the size.
+    """
+    paramiko.SFTPClient.putfo = _putfo  # type: ignore[method-assign, assignment]
+
+
+_paramikos_putfo = paramiko.SFTPClient.putfo
+
+
+def _putfo(
+    client: paramiko.SFTPClient, fl: Any, remotepath: Any, *args: Any, **kwargs: Any
+) -> paramiko.SFTPAttributes:
+    try:
+        return _paramikos_putfo(client, fl, remotepath, *args, **kwargs)
+    except OSError as error:
+        if not str(error).startswith("size mismatch in put"):
+            raise
+        raise OSError(f"No space left on device for {remotepath}, it seems: {error}") from error
+
+
 def _nodelay_transport(sock: socket.socket, **arguments: Any) -> paramiko.Transport:
     # A connection through a jump host is a channel, which has no such option and needs none.
     if isinstance(sock, socket.socket):

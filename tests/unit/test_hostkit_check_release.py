@@ -4,6 +4,8 @@ import json
 import shutil
 import subprocess
 
+import pytest
+
 from tests.unit.standin_host import NAME, check, refused
 from tests.unit.standin_vllm import SCHEDULER
 
@@ -40,10 +42,29 @@ def test_a_release_of_another_python_is_damaged(own):
     assert "and was 3.9.1" in line
 
 
+def test_a_module_that_is_gone_is_noticed_and_its_release_built_again(own):
+    (own.site() / "vllm/scheduler.py").unlink()
+    code, line = check(own)
+    assert code == 1
+    assert "vllm/scheduler.py of vllm-" in line
+    assert own.build().returncode == 0
+    assert check(own)[0] == 0
+
+
+@pytest.mark.parametrize("junk", [b"", b"\xff\xfe", b"[]", b"{}"])
+def test_a_release_whose_manifest_is_junk_is_built_again(own, junk):
+    (own.release / "manifest.json").write_bytes(junk)
+    code, line = check(own)
+    assert code == 1
+    assert "manifest.json" in line
+    assert own.build().returncode == 0
+    assert check(own)[0] == 0
+
+
 def test_a_release_that_is_not_there_is_said_to_be(host):
     done = host.run("check-release", NAME)
     assert done.returncode == 1
-    assert "manifest.json: No such file" in done.stderr
+    assert "manifest.json: No such file" in done.stdout
 
 
 def test_a_damaged_release_is_not_removed_from_under_a_process(own):

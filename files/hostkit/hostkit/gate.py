@@ -69,7 +69,7 @@ def _check_release(number: int) -> None:
     what = f"release {release.name} of generation {number}"
     if not (release / "manifest.json").is_file() or not (release / "venv/bin/vllm").is_file():
         raise Failure(f"{what} is incomplete: deploy again")
-    damage = installed.damage(release) or installed.missing(release / "venv")
+    damage = installed.damage(release)
     if damage:
         raise Failure(f"{what} is damaged: {damage}: deploy again")
 

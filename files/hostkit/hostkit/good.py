@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ _WSLINFO = "/usr/bin/wslinfo"
 
 
 def mark(invocation: str, generation: int, kv_dir: str | None = None) -> None:
-    """Note that the server of this invocation has answered; the first time counts."""
+    """Note that the server of this invocation has answered; the first time counts.
+
+    A disk that is full then takes the note, and not the server.
+    """
     if not invocation or last().get("invocation") == invocation:
         return
     found = {
@@ -26,7 +30,10 @@ def mark(invocation: str, generation: int, kv_dir: str | None = None) -> None:
         "kv_dir": kv_dir,
         "kv_mount": mounts.of(Path(kv_dir)).point if kv_dir else None,
     }
-    write_atomic(FILE, json.dumps(found, indent=2) + "\n")
+    try:
+        write_atomic(FILE, json.dumps(found, indent=2) + "\n")
+    except OSError as error:
+        print(f"hostkit: cannot keep what this start was like: {error}", file=sys.stderr)
 
 
 def last() -> dict[str, Any]:

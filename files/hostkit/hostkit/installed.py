@@ -1,5 +1,6 @@
 """An installed release: where its packages lie, and whether they are as they were installed."""
 
+import contextlib
 import csv
 import hashlib
 import os
@@ -14,13 +15,10 @@ from hostkit.process import Failure, read_json, run
 
 
 def damage(target: Path, deep: bool = False) -> str | None:
-    """What is wrong with a complete release, or None; `deep` hashes every installed file.
-
-    Raises Failure for a release that has no manifest.
-    """
-    manifest = read_json(target / "manifest.json")
+    """What is wrong with a complete release, or None; `deep` hashes every installed file."""
     venv = target / "venv"
     try:
+        manifest = _manifest(target)
         version = python_version(venv / "bin/python")
         if version.split(".")[:2] != manifest["python"].split(".")[:2]:
             return f"its Python is {version} now and was {manifest['python']}"
@@ -30,12 +28,20 @@ def damage(target: Path, deep: bool = False) -> str | None:
     for name in sorted({*now, *manifest["records"]}):
         if now.get(name) != manifest["records"].get(name):
             return f"{name}/RECORD is not as it was installed"
-    if wrong := unpatched(target, manifest):
+    if wrong := missing(venv) or unpatched(target, manifest):
         return wrong
     for each in altered(venv) if deep else ():
         if manifest["misrecorded"].get(each.path) != each.digest:
             return f"{each.path} of {each.owner} is not as it was installed"
     return None
+
+
+def _manifest(target: Path) -> Mapping[str, Any]:
+    file = target / "manifest.json"
+    found = read_json(file)
+    if not (isinstance(found, dict) and found.keys() >= {"python", "records", "patches"}):
+        raise Failure(f"{file}: is no manifest of a release")
+    return found
 
 
 def unpatched(target: Path, manifest: Mapping[str, Any]) -> str | None:
@@ -143,7 +149,9 @@ def misrecorded_before() -> dict[str, str]:
     """What the releases on this host have found to differ from its RECORD at its source."""
     known: dict[str, str] = {}
     for manifest in paths.RELEASES.glob("*/manifest.json"):
-        known |= read_json(manifest).get("misrecorded", {})
+        # One that is damaged says nothing, and its release is built again before it serves.
+        with contextlib.suppress(Failure):
+            known |= _manifest(manifest.parent).get("misrecorded", {})
     return known
 
 

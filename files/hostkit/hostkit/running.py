@@ -71,7 +71,7 @@ def release(number: int) -> dict[str, Any]:
     altered = [e.path for e in found if manifest["misrecorded"].get(e.path) != e.digest]
     return {
         "name": folder.name,
-        "damage": installed.damage(folder) or installed.missing(venv),
+        "damage": installed.damage(folder),
         "altered": sorted(altered),
         "gone": sorted(gone),
         "unlisted": sorted(there - {path for _, path, _ in installed.listed(venv)}),

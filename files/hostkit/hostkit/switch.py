@@ -20,6 +20,7 @@ from hostkit import (
     paths,
     preflight,
     quality,
+    room,
     server,
     settle,
     units,
@@ -96,7 +97,13 @@ def check(args: argparse.Namespace) -> int:
     if not args.force:
         idle.require(0)
     check_before_stop(args.generation)
+    check_room(args.generation)
     return 0
+
+
+def check_room(number: int) -> None:
+    """Failure when it could not be kept that this generation serves, and what it was like."""
+    room.require(generations.folder(number), paths.OPT, paths.HEALTH, paths.RUN)
 
 
 def check_before_stop(number: int) -> None:
@@ -112,6 +119,7 @@ def switch(order: Order) -> int:
     with lock.held(order.doing, order.by) as left:
         unused = left is not None and settle.tidy(left)
         check_before_stop(order.generation)
+        check_room(order.generation)
         score = _score_before() if order.quality and not unused else None
         back = generations.to_go_back_to(order.generation) if order.go_back else None
         progress(budget(order.generation))

@@ -30,6 +30,14 @@ while :; do
 done
 """
 
+# Of lists that could not be fetched apt only warns, and then says that there is no such package.
+_INSTALL = """
+said=$(apt-get update 2>&1) || { printf '%s\\n' "$said" >&2; exit 1; }
+apt-get install --yes --no-install-recommends "$@" && exit 0
+printf '%s\\n' "$said" | grep '^[EW]:' >&2
+exit 1
+"""
+
 
 @operation()
 def installed(packages: list[str], masked: Sequence[str] = ()) -> Commands:
@@ -55,8 +63,7 @@ def installed(packages: list[str], masked: Sequence[str] = ()) -> Commands:
             "mkdir -p /var/lib/vllm && echo", QuoteString(unit), f">>{MASKED}",
         )  # fmt: skip
     yield waiting("dpkg", "--configure", "-a")
-    yield waiting("apt-get", "update")
-    yield waiting("apt-get", "install", "--yes", "--no-install-recommends", *missing)
+    yield waiting("sh", "-c", _INSTALL, "sh", *missing)
     # What was there before is not removed by an uninstall.
     names = StringCommand("printf '%s\\n'", *(QuoteString(name) for name in missing))
     yield StringCommand("mkdir -p /var/lib/vllm &&", names, ">>/var/lib/vllm/installed-packages")

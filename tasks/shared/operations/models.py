@@ -62,13 +62,14 @@ def present(
 def _upload(source: ModelSource, marker: str) -> Commands:
     folder = source.folder_on_host
     staged = f"{folder}.new"
-    yield StringCommand("install -d -m 755", QuoteString(staged))
+    yield StringCommand("mkdir -p -m 755", QuoteString(staged))
     wanted = content_hashes(source.location)
     arrived = host.get_fact(FolderHashes, path=staged) if state.is_executing else {}
-    for name, sha256 in wanted.items():
-        if arrived.get(name) != sha256:
-            local = Path(source.location).expanduser() / name
-            yield FileUploadCommand(str(local), f"{staged}/{name}")
+    local = Path(source.location).expanduser()
+    missing = [name for name, sha256 in wanted.items() if arrived.get(name) != sha256]
+    yield _room(staged, sum((local / name).stat().st_size for name in missing))
+    for name in missing:
+        yield FileUploadCommand(str(local / name), f"{staged}/{name}")
     sums = "".join(f"{sha256}  {name}\n" for name, sha256 in wanted.items())
     quoted, target = QuoteString(staged), QuoteString(folder)
     yield StringCommand("cd", quoted, "&& sha256sum --check --quiet -", _stdin=[sums])
@@ -76,3 +77,13 @@ def _upload(source: ModelSource, marker: str) -> Commands:
         "printf %s", QuoteString(marker), ">", QuoteString(f"{staged}/{weights.MARKER}"),
         "&& chmod -R u=rwX,go=rX", quoted, "&& rm -rf", target, "&& mv -T", quoted, target,
     )  # fmt: skip
+
+
+def _room(folder: str, size: int) -> StringCommand:
+    """Fail in one line where a folder has less room: a transfer only ends with another size."""
+    script = (
+        'free=$(df --output=avail -B1 "$1" | tail -n 1); test "$free" -ge "$2" || '
+        '{ echo "$((free / 1048576)) MiB are free under $1, and what is sent takes '
+        '$(($2 / 1048576 + 1)): remove models that no generation uses" >&2; exit 1; }'
+    )
+    return StringCommand("sh -c", QuoteString(script), "sh", QuoteString(folder), str(size))
