@@ -1,4 +1,4 @@
-"""How long the same work takes ansible-core: `python -m tests.rehearsal.measure_ansible`.
+"""How long the same work takes ansible-core: `python -m tests.rehearsal.measure_ansible [ROUNDS]`.
 
 A plan of hosts that have nothing yet, and a deploy without a change, for one host and for five,
 over SSH, both programs in turns. Ansible gets what deploy.py manages as tasks of its own modules
@@ -29,8 +29,8 @@ import yaml
 from . import deploys, machine, standin, state
 from .control import cache
 from .errors import RehearsalError
+from .measure import measured_environment
 
-ROUNDS = 3
 FIRST, OTHERS = "ansible-0", [f"ansible-{number}" for number in range(1, 6)]
 FOLDER = Path(__file__).with_name("ansible")
 REQUIREMENTS = state.REPOSITORY / "requirements/ansible.txt"
@@ -96,6 +96,8 @@ class Ansible:
         """Write what the playbook is told of these hosts; one not deployed yet is as the first."""
         hosts = {name: self._variables(name) for name in names}
         (self._folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+        # Connects, and asks for the facts that are kept from then on.
+        self.run(names, "--tags", "none")
 
     def _variables(self, name: str) -> dict[str, Any]:
         host = state.load(name)
@@ -161,7 +163,7 @@ def run_pyinfra(names: Sequence[str], *options: str) -> subprocess.CompletedProc
     return subprocess.run(
         [*deploys.PYINFRA, "deploy.py", *options],
         cwd=deploys.checkout(names[0]),
-        env=deploys.environment(",".join(names)),
+        env=measured_environment(",".join(names)),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -180,7 +182,7 @@ def seconds(run: Run, names: Sequence[str], options: Sequence[str], changes: str
     return took
 
 
-def compare(what: str, names: Sequence[str], ours: Measured, theirs: Measured) -> str:
+def compare(what: str, names: Sequence[str], ours: Measured, theirs: Measured, rounds: int) -> str:
     """A line with the medians of both in seconds, and how many times as long theirs takes."""
 
     def once() -> tuple[float, float]:
@@ -188,24 +190,26 @@ def compare(what: str, names: Sequence[str], ours: Measured, theirs: Measured) -
             theirs.run, names, theirs.options, theirs.changes
         )
 
-    once()
-    pairs = [once() for _ in range(ROUNDS)]
+    pairs = [once() for _ in range(rounds)]
     one, other = (statistics.median(each) for each in zip(*pairs, strict=True))
     ratios = ", ".join(f"{b / a:.1f}" for a, b in pairs)
     return f"  {what:34} {one:6.2f}   {other:7.2f}   {other / one:5.1f}   ({ratios})"
 
 
-def measure(ansible: Ansible) -> None:
+def measure(ansible: Ansible, rounds: int) -> None:
     """Measure, and print each line as it is known."""
-    print(f"{ROUNDS} runs in turns, medians in seconds; {module_runs()} runs of Ansible's modules:")
+    print(f"{rounds} runs in turns, medians in seconds; {module_runs()} runs of Ansible's modules:")
     print(f"  {'':34} {'pyinfra':>6}   {'Ansible':>7}   {'ratio':>5}   (of each turn)")
-    _compare_both("plan of fresh hosts", ansible, ("--dry", "--diff"), ("--check", "--diff"))
+    plan = ("--dry", "--diff"), ("--check", "--diff")
+    _compare_both("plan of fresh hosts", ansible, *plan, rounds)
     if (deployed := run_pyinfra(OTHERS, "-y")).returncode:
         raise RehearsalError(deployed.stderr[-3000:])
-    _compare_both("deploy without a change", ansible, ("-y",), ())
+    _compare_both("deploy without a change", ansible, ("-y",), (), rounds)
 
 
-def _compare_both(what: str, ansible: Ansible, ours: Sequence[str], theirs: Sequence[str]) -> None:
+def _compare_both(
+    what: str, ansible: Ansible, ours: Sequence[str], theirs: Sequence[str], rounds: int
+) -> None:
     is_deploy = not theirs
     for names in (OTHERS[:1], OTHERS):
         ansible.know(names)
@@ -214,11 +218,12 @@ def _compare_both(what: str, ansible: Ansible, ours: Sequence[str], theirs: Sequ
             names,
             Measured(run_pyinfra, ours, "] Success" if is_deploy else ""),
             Measured(ansible.run, theirs, "changed: [" if is_deploy else ""),
+            rounds,
         )
         print(line, flush=True)
 
 
-def main() -> None:
+def main(rounds: str = "3") -> None:
     try:
         for name in (FIRST, *OTHERS):
             machine.up(name)
@@ -226,7 +231,7 @@ def main() -> None:
         if (done := run_pyinfra([FIRST], "-y")).returncode:
             raise RehearsalError(done.stderr[-3000:])
         with tempfile.TemporaryDirectory(prefix="ansible-") as folder:
-            measure(Ansible(Path(folder), FIRST))
+            measure(Ansible(Path(folder), FIRST), int(rounds))
     finally:
         for name in (FIRST, *OTHERS):
             machine.down(name)
@@ -234,6 +239,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        main(*sys.argv[1:])
     except RehearsalError as error:
         sys.exit(f"error: {error}")

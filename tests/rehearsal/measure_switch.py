@@ -1,9 +1,9 @@
 """How long nobody is served while the server is switched: `python -m tests.rehearsal.measure_switch
-[NAME]`, against a host that serves the stand-in for vLLM.
+[NAME [ROUNDS]]`, against a host that serves, with the stand-in for vLLM or with vLLM.
 
 A client on the host asks /health all along. What is measured: from the last answer of the old
 server to the first of the new one, and how much of that the new server's own start is, which
-begins when hostkit becomes vLLM and says so in the log.
+begins when hostkit becomes vLLM and says so in the log. An upgrade switches in the same way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from . import deploys, state, switching
 from .conftest import STANDIN
 from .errors import RehearsalError
 
-ROUNDS = 5
 START_S = 3.0
 """How long the stand-in pretends to load, in seconds."""
 
@@ -64,7 +63,7 @@ class Gap:
 def measure(host: str, number: int) -> Gap:
     """Switch to a generation and measure the time without an answer."""
     with _asked(host) as gaps:
-        status, said = switching.switch(host, number)
+        status, said = switching.switch(host, number, "--deadline", "300")
         if status:
             raise RehearsalError(f"the switch failed: {said[-2000:]}")
     ((last, first),) = gaps
@@ -108,19 +107,20 @@ def _became_vllm(host: str, number: int) -> float:
     return int(times[-1]["__REALTIME_TIMESTAMP"]) / 1e6
 
 
-def main(host: str = STANDIN) -> None:
-    before = switching.serving(host)
+def main(host: str = STANDIN, rounds: str = "5") -> None:
+    before = deploys.hostkit_state(host)["running"]
     gaps = []
     try:
-        for _ in range(ROUNDS):
+        for _ in range(int(rounds)):
             number = switching.variant(host, before, STANDIN_START_S=str(START_S))
             gaps.append(measure(host, number))
     finally:
-        switching.switch(host, before)
-    for name in ("down_s", "start_s", "overhead_s"):
-        seconds = sorted(getattr(gap, name) for gap in gaps)
+        switching.switch(host, before, "--deadline", "300")
+    print(f"{rounds} switches on {host}, in seconds:")
+    for what in ("down_s", "start_s", "overhead_s"):
+        seconds = sorted(getattr(gap, what) for gap in gaps)
         middle = statistics.median(seconds)
-        print(f"{name:11} median {middle:5.2f}   {seconds[0]:.2f} to {seconds[-1]:.2f}")
+        print(f"  {what:10} median {middle:6.2f}   {seconds[0]:6.2f} to {seconds[-1]:.2f}")
 
 
 if __name__ == "__main__":
