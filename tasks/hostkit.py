@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from pyinfra import local
-from pyinfra.operations import files, server
+from pyinfra.operations import files
 
 from tasks.shared import serving, templates, trees
-from tasks.shared.operations import apt, units
+from tasks.shared.operations import apt, units, users
 from tasks.shared.operations import trees as tree_operations
 from tasks.shared.settings import settings
 
@@ -29,14 +29,7 @@ apt.installed(
     ],
 )
 
-server.user(
-    name="Create the service's user",
-    user="vllm",
-    home=serving.HOME,
-    shell="/usr/sbin/nologin",
-    system=True,
-    ensure_home=False,
-)
+users.service_user(name="Create the service's user", user="vllm", home=serving.HOME)
 
 for path in (
     "/opt/vllm",

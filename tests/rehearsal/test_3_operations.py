@@ -8,7 +8,7 @@ import functools
 import pytest
 from pyinfra.api.exceptions import PyinfraError
 
-from tasks.shared.operations import apt, trees, units
+from tasks.shared.operations import apt, trees, units, users
 from tasks.shared.operations.secrets import secret_file
 from tasks.shared.trees import Link
 
@@ -59,6 +59,19 @@ def test_a_program_is_replaced_in_one_step_and_its_last_version_kept(run, fresh_
         assert deploys.on_host("cat /srv/program/__main__.py", host=fresh_host) == text.strip()
     kept = deploys.on_host("ls -d /srv/program.d/*", host=fresh_host).split()
     assert sorted(kept) == sorted(versions[1:])
+
+
+def test_a_service_user_cannot_log_in_and_one_that_was_changed_is_put_right(run, fresh_host):
+    arguments = {"user": "somebody", "home": "/srv/some body"}
+    deploys.on_host("userdel somebody 2>/dev/null; groupadd -f somebody", host=fresh_host)
+    for _ in range(2):
+        assert run(users.service_user, **arguments) == CHANGES
+        assert run(users.service_user, **arguments) == NOTHING
+        user = deploys.on_host("getent passwd somebody; id -Gn somebody", host=fresh_host)
+        assert user.split(":", 5)[5] == "/srv/some body:/usr/sbin/nologin\nsomebody"
+        assert int(user.split(":")[2]) < 1000
+        deploys.on_host("usermod --shell /bin/sh somebody", host=fresh_host)
+    deploys.on_host("userdel somebody", host=fresh_host)
 
 
 def test_a_secret_file_is_private_and_written_once(run, fresh_host):
