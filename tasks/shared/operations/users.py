@@ -25,11 +25,11 @@ def service_user(user: str, home: str) -> Commands:
     if present == User(home, NO_SHELL):
         host.noop(f"user {user} is there")
         return
-    name, group = QuoteString(user), QuoteString(user)
+    name = QuoteString(user)
     told = StringCommand("--shell", NO_SHELL, "--home", QuoteString(home), name)
     if present:
         yield StringCommand("usermod", told)
         return
     # The group may be left of a user that was removed.
-    yield StringCommand("groupadd --system --force", group)
-    yield StringCommand("useradd --system --no-create-home --gid", group, told)
+    yield StringCommand("groupadd --system --force", name)
+    yield StringCommand("useradd --system --no-create-home --gid", name, told)
