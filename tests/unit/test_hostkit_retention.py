@@ -53,6 +53,15 @@ def left(root, folder):
     return sorted(path.name for path in (root / "opt/vllm" / folder).iterdir())
 
 
+@pytest.mark.parametrize("junk", [b"", b"\xff", b"[]"])
+def test_a_release_whose_manifest_is_junk_is_left_to_the_next_build(root, junk):
+    (root / "opt/vllm/releases" / NAMES[3] / "manifest.json").write_bytes(junk)
+    done = prune(root)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert NAMES[3] in left(root, "releases")
+    assert NAMES[1] not in left(root, "releases")
+
+
 def test_an_old_generation_that_the_settings_ask_for_stays(root):
     assert prune(root, "--wanted-digest", "1" * 12).returncode == 0
     assert left(root, "generations") == ["1", "2", "4", "5"]

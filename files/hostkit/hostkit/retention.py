@@ -4,10 +4,11 @@ A release that a kept generation needs is never removed, nor one that a process 
 """
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +74,11 @@ def newest(names: Sequence[Any], number: int, needed: set[Any]) -> set[Any]:
 
 
 def _releases_by_age() -> list[str]:
-    """Complete releases, oldest first; an incomplete one is a build's own business."""
-    ages: Mapping[str, str] = {
-        manifest.parent.name: str(read_json(manifest).get("built_at", ""))
-        for manifest in paths.RELEASES.glob("*/manifest.json")
-    }
+    """Complete releases, oldest first; a damaged one is a build's own business."""
+    ages: dict[str, str] = {}
+    for manifest in paths.RELEASES.glob("*/manifest.json"):
+        with contextlib.suppress(Failure, AttributeError):
+            ages[manifest.parent.name] = str(read_json(manifest).get("built_at", ""))
     return sorted(ages, key=lambda name: (ages[name], name))
 
 
