@@ -20,6 +20,7 @@ STANDIN_BACKEND    the attention backend that the log reports (TURBOQUANT)
 What lies in `metrics` in its home is part of /metrics, too.
 """
 
+import contextlib
 import json
 import mmap
 import os
@@ -62,7 +63,9 @@ KNOWN_FLAGS = {
 def log(text: str, level: str = "INFO") -> None:
     """A line as vLLM writes it."""
     now = time.strftime("%m-%d %H:%M:%S")
-    print(f"(APIServer pid={os.getpid()}) {level} {now} [standin.py:1] {text}", flush=True)
+    # As with vLLM's logging, a journal that is gone is no reason not to answer.
+    with contextlib.suppress(BrokenPipeError):
+        print(f"(APIServer pid={os.getpid()}) {level} {now} [standin.py:1] {text}", flush=True)
 
 
 class Refused(Exception):
