@@ -82,6 +82,7 @@ def until_answering(
                 server.probe(found)
                 failures.served(this.invocation, found.generation)
                 return found
+            why = f"port {found.port} is open, and /health does not answer"
         except server.NotAnswering as error:
             why = str(error)
         elapsed = time.monotonic() - this.began
