@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import http.server
 import ipaddress
 import select
 import socket
 import ssl
-import threading
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +22,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from tests.imitation_http import Quiet, Server, serving
 
 NAME = "files.invalid"
 
@@ -43,34 +44,19 @@ def network(files: Mapping[str, bytes], folder: Path) -> Iterator[Network]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     asked: list[str] = []
-    with _serve(_Origin, {"files": files}) as plain, _serve(_Origin, {"files": files}) as secure:
+    with _serve(_Origin, files=files) as plain, _serve(_Origin, files=files) as secure:
         secure.socket = context.wrap_socket(secure.socket, server_side=True)
         ports = {80: plain.server_port, 443: secure.server_port}
-        with _serve(_Proxy, {"ports": ports, "asked": asked}) as proxy:
+        with _serve(_Proxy, ports=ports, asked=asked) as proxy:
             address = f"http://127.0.0.1:{proxy.server_port}"
             yield Network(address, folder / "authority.pem", asked)
 
 
-@contextlib.contextmanager
-def _serve(
-    handler: type[http.server.BaseHTTPRequestHandler], told: Mapping[str, object]
-) -> Iterator[http.server.ThreadingHTTPServer]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Told", (handler,), dict(told)))
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
+def _serve(handler: type[Quiet], **told: object) -> AbstractContextManager[Server]:
+    return serving(type("Told", (handler,), told))
 
 
-class _Quiet(http.server.BaseHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        """Not on the tests' output."""
-
-
-class _Origin(_Quiet):
+class _Origin(Quiet):
     files: Mapping[str, bytes]
 
     def do_GET(self) -> None:
@@ -86,7 +72,7 @@ class _Origin(_Quiet):
     do_HEAD = do_GET
 
 
-class _Proxy(_Quiet):
+class _Proxy(Quiet):
     """CONNECT to anything, and GET of plain http."""
 
     ports: Mapping[int, int]

@@ -2,18 +2,18 @@
 
 import contextlib
 import hashlib
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
+
+from tests.imitation_http import Quiet, serving
 
 REPOSITORY = "someone/smollm2"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-class Hub(http.server.BaseHTTPRequestHandler):
+class Hub(Quiet):
     """Serves what snapshot_download asks for: the list of files, and each of them in ranges."""
 
     protocol_version = "HTTP/1.1"
@@ -45,13 +45,13 @@ class Hub(http.server.BaseHTTPRequestHandler):
 
     def send_file(self, path, *, with_body):
         content = path.read_bytes()
-        if path.name in self.damaged:
-            content = content[:-1] + bytes([content[-1] ^ 1])
         headers = {
             "ETag": f'"{hashlib.sha256(content).hexdigest()}"',
             "X-Repo-Commit": COMMIT,
             "Accept-Ranges": "bytes",
         }
+        if path.name in self.damaged:
+            content = content[:-1] + bytes([content[-1] ^ 1])
         first, status = 0, 200
         wanted = self.headers.get("Range", "")
         if with_body and wanted.startswith("bytes="):
@@ -69,9 +69,6 @@ class Hub(http.server.BaseHTTPRequestHandler):
         if with_body:
             self.wfile.write(body)
 
-    def log_message(self, *_):
-        pass
-
 
 def entry(file: Path) -> dict[str, object]:
     """A file as the hub lists it: weights lie in LFS, all else in git."""
@@ -88,10 +85,5 @@ def entry(file: Path) -> dict[str, object]:
 def serve(folder: Path, token: str) -> Iterator[str]:
     """The address of a hub that has this folder, for those with the token."""
     Hub.folder, Hub.token = folder, token
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with serving(Hub) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -13,11 +13,12 @@ import http.server
 import shutil
 import subprocess
 import sys
-import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.imitation_http import Quiet, serving
 
 from . import state
 from .control import cache, run
@@ -129,13 +130,9 @@ class Repository:
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
     """The folder on a loopback port, as a URL that ends in a slash."""
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:
-            """Not on the tests' output."""
-
-    handler = functools.partial(Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(functools.partial(Files, directory=str(folder))) as server:
         yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+
+
+class Files(Quiet, http.server.SimpleHTTPRequestHandler):
+    """The files of a folder."""

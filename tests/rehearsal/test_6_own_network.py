@@ -1,42 +1,32 @@
 """A host with a network of its own, and a decoy on this machine's port of the same number."""
 
 import contextlib
-import http.server
-import threading
 
 import pytest
+
+from tests.imitation_http import Quiet, serving
 
 from . import deploys, state
 from .conftest import rehearsal
 
 
-class Decoy(http.server.BaseHTTPRequestHandler):
+class Decoy(Quiet):
     """Answers everything, and remembers that it was asked."""
 
     asked: list[str]
 
     def do_GET(self):
         self.asked.append(self.path)
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"{}")
+        self.reply(200, b"{}")
 
     do_POST = do_GET
-
-    def log_message(self, *_):
-        pass
 
 
 @contextlib.contextmanager
 def decoy(port):
     Decoy.asked = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Decoy)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with serving(Decoy, port):
         yield Decoy.asked
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture

@@ -1,17 +1,16 @@
 """A real Prometheus with our configuration tells an imitation of an Alertmanager of an alert."""
 
-import http.server
 import json
 import queue
 import socket
 import subprocess
-import threading
 from typing import Any
 
 import pytest
 
 from tasks.shared import templates
 from tests import promtool
+from tests.imitation_http import Quiet, serving
 
 ALWAYS = """groups:
   - name: always
@@ -26,21 +25,13 @@ def alertmanager():
     """Where the imitation listens, and a queue of what it is told."""
     told: queue.Queue[tuple[str, list[dict[str, Any]]]] = queue.Queue()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            told.put((self.path, json.loads(body)))
-            self.send_response(200)
-            self.end_headers()
+            told.put((self.path, json.loads(self.sent())))
+            self.reply(200)
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_port}", told
-    server.shutdown()
-    server.server_close()
+    with serving(Handler) as server:
+        yield f"127.0.0.1:{server.server_port}", told
 
 
 def test_an_alert_arrives_with_the_hosts_name(make, tmp_path, alertmanager):

@@ -1,15 +1,14 @@
 """`make audit`, with the real pip-audit against an imitation of OSV's API on loopback."""
 
-import http.server
 import json
 import re
-import threading
 from typing import ClassVar
 
 import pytest
 
 from maintenance import audit
 from maintenance.audit import Accepted, Finding
+from tests.imitation_http import Quiet, serving
 
 LOCK = """# a comment
 jinja2==2.10 ; python_version < '3.12' \\
@@ -39,30 +38,21 @@ KNOWN = {
 def osv():
     """The imitation: it knows of one vulnerability of jinja2 2.10, and notes what it is asked."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(Quiet):
         asked: ClassVar[set[tuple[str, str]]] = set()
         url = ""
 
         def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.loads(self.sent())
             pin = (body["package"]["name"], body["version"])
             self.asked.add(pin)
-            answer = json.dumps({"vulns": [KNOWN]} if pin == ("jinja2", "2.10") else {}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_):
-            pass
+            known = {"vulns": [KNOWN]} if pin == ("jinja2", "2.10") else {}
+            self.reply(200, json.dumps(known).encode())
 
     Handler.asked.clear()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    Handler.url = f"http://127.0.0.1:{server.server_port}/v1/query"
-    yield Handler
-    server.shutdown()
-    server.server_close()
+    with serving(Handler) as server:
+        Handler.url = f"http://127.0.0.1:{server.server_port}/v1/query"
+        yield Handler
 
 
 @pytest.fixture

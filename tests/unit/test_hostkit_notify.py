@@ -1,8 +1,6 @@
 """Telling one address of a failure, against an imitated webhook and an imitated sendmail."""
 
-import http.server
 import json
-import threading
 from argparse import Namespace
 from typing import ClassVar
 
@@ -10,6 +8,7 @@ import pytest
 
 from hostkit import failures, notify
 from hostkit.process import Failure
+from tests.imitation_http import Quiet, serving
 
 REPORT = {
     "class": "gpu-memory",
@@ -28,28 +27,20 @@ REPORT = {
 def webhook(tmp_path, monkeypatch):
     """The address of a webhook, and what it was told; it answers with `status`."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(Quiet):
         told: ClassVar[list[dict[str, object]]] = []
         status = 200
 
         def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            Handler.told.append(json.loads(body))
-            self.send_response(Handler.status)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
+            Handler.told.append(json.loads(self.sent()))
+            self.reply(Handler.status)
 
     Handler.told.clear()
-    listening = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
     monkeypatch.setattr(notify, "ADDRESS", tmp_path / "notify")
-    (tmp_path / "notify").write_text(f"http://127.0.0.1:{listening.server_port}/S3CRET\n")
     monkeypatch.setattr(failures, "latest", lambda: REPORT)
-    yield Handler
-    listening.shutdown()
-    listening.server_close()
+    with serving(Handler) as server:
+        (tmp_path / "notify").write_text(f"http://127.0.0.1:{server.server_port}/S3CRET\n")
+        yield Handler
 
 
 def test_a_webhook_is_told_what_failed_and_what_to_do(webhook):

@@ -1,14 +1,13 @@
 """What hostkit asks of a server, against an imitated one, and whose server it is."""
 
-import http.server
 import json
 import os
-import threading
 
 import pytest
 
 from hostkit import server, units
 from hostkit.server import NotAnswering, Server
+from tests.imitation_http import Quiet, serving
 
 VERSION = "0.31.0+patched.0123456789ab"
 
@@ -25,27 +24,17 @@ def answers():
 
 @pytest.fixture
 def running(answers):
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self):
             status, text = answers.get(self.path, (404, "{}"))
-            body = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.reply(status, text.encode())
 
         def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
+            self.sent()
             self.do_GET()
 
-        def log_message(self, *_):
-            pass
-
-    listening = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
-    yield Server(os.getpid(), 1, f"http://127.0.0.1:{listening.server_port}", "m", VERSION)
-    listening.shutdown()
-    listening.server_close()
+    with serving(Handler) as listening:
+        yield Server(os.getpid(), 1, f"http://127.0.0.1:{listening.server_port}", "m", VERSION)
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,6 @@
 """Counting exactly: the lives of a server, where its counters are read, what is made of it."""
 
-import http.server
 import json
-import threading
 import urllib.parse
 
 import pytest
@@ -11,6 +9,7 @@ from hostkit import cli, lives, traffic
 from hostkit.lives import Count, Life
 from hostkit.process import Failure
 from hostkit.prometheus import Prometheus
+from tests.imitation_http import Quiet, serving
 
 FIRST = Life(began=100, seen=(115, 130, 145))
 SECOND = Life(began=200, seen=(215, 230, 245))
@@ -69,37 +68,20 @@ def test_time_is_watched_while_samples_follow_each_other():
     assert lives.watched_s([], 90, 400) == 0
 
 
-class Api:
+def api(answers):
     """An imitation of Prometheus' API: answers queries from a list of (query's start, answer)."""
 
-    def __init__(self, answers):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                query = dict(urllib.parse.parse_qsl(body))
-                status, answer = next(
-                    (found for start, found in answers if query["query"].startswith(start)),
-                    (200, {"data": {"result": []}}),
-                )
-                content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+    class Handler(Quiet):
+        def do_POST(self):
+            query = dict(urllib.parse.parse_qsl(self.sent().decode()))
+            status, answer = next(
+                (found for start, found in answers if query["query"].startswith(start)),
+                (200, {"data": {"result": []}}),
+            )
+            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            self.reply(status, content)
 
-            def log_message(self, format, *args):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
+    return serving(Handler)
 
 
 def matrix(*samples, **labels):
@@ -109,12 +91,12 @@ def matrix(*samples, **labels):
 
 def test_a_server_whose_lives_cannot_be_told_is_refused():
     with (
-        Api([("up{", matrix((110, 1), (125, 1)))]) as api,
+        api([("up{", matrix((110, 1), (125, 1)))]) as asked,
         pytest.raises(Failure, match="no process_start_time_seconds on its /metrics"),
     ):
-        traffic.traffic(Prometheus(api.port), [(100, 200)], 60)
-    with Api([("up{", matrix((110, 0), (125, 0)))]) as api:
-        (found,) = traffic.traffic(Prometheus(api.port), [(100, 200)], 60)["intervals"]
+        traffic.traffic(Prometheus(asked.server_port), [(100, 200)], 60)
+    with api([("up{", matrix((110, 0), (125, 0)))]) as asked:
+        (found,) = traffic.traffic(Prometheus(asked.server_port), [(100, 200)], 60)["intervals"]
     assert (found["up_s"], found["watched_s"], found["counted"]) == (0, 15, [])
 
 
@@ -128,16 +110,16 @@ def test_a_server_whose_lives_cannot_be_told_is_refused():
     ],
 )
 def test_an_answer_that_is_none_is_said_in_one_line(answer, words, capsys):
-    with Api([("", answer)]) as api:
-        assert cli.main(["traffic", str(api.port), "[[0,60]]", "60"]) == 1
+    with api([("", answer)]) as asked:
+        assert cli.main(["traffic", str(asked.server_port), "[[0,60]]", "60"]) == 1
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
 
 
 def test_no_prometheus_is_said_in_one_line_with_what_to_look_at(capsys):
-    with Api([]) as api:
-        port = api.port
+    with api([]) as asked:
+        port = asked.server_port
     assert cli.main(["traffic", str(port), "[[0,60]]", "60"]) == 1
     said = capsys.readouterr().err
     assert f"no Prometheus answers at http://127.0.0.1:{port}" in said
