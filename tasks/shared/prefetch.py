@@ -22,9 +22,12 @@ from paramiko import SSHException
 from pyinfra import logger, state
 from pyinfra.api import Host, State, StringCommand
 from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.exceptions import OperationError
 from pyinfra.api.state import BaseStateCallback, StateStage
 from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host
+
+from tasks.shared.refusals import refusal
 
 GOOD_FOR_S = 30.0
 """How long an answer is taken, in seconds: a host may have to wait for another one's turn."""
@@ -164,9 +167,13 @@ class _Answers:
         """The same operation, before whose first command all answers are forgotten."""
 
         def commands() -> Iterator[PyinfraCommand]:
-            for command in operation():
-                self.forget()
-                yield command
+            try:
+                for command in operation():
+                    self.forget()
+                    yield command
+            except OperationError as error:
+                # pyinfra would show its traceback.
+                yield refusal(f"{error}: move it away, or name another path in the settings")
 
         return commands
 

@@ -164,6 +164,13 @@ unlucky()
     assert (tmp_path / "before").exists()
 
 
+def test_what_pyinfras_own_operations_refuse_is_one_line(run, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    output, _ = run(f"files.directory(path='{tmp_path}/link', mode='750')\n", status=1)
+    assert f"{tmp_path}/link exists and is not a directory: move it away" in output
+    assert "Traceback" not in output
+
+
 def test_nothing_is_said_of_the_look_ahead(run):
     output, _ = run("tell('echo one')\n")
     assert output.count("told: one") == 1

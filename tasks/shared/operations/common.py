@@ -8,15 +8,14 @@ from pyinfra.api import (
     FileDownloadCommand,
     FileUploadCommand,
     FunctionCommand,
-    Host,
     QuoteString,
-    State,
     StringCommand,
 )
 from pyinfra.operations.util.files import generate_color_diff
 
 from tasks.shared import prefetch
 from tasks.shared.facts.hostkit import HostState
+from tasks.shared.refusals import refusal
 from tasks.shared.trees import Tree, differences, pack
 
 
@@ -100,12 +99,7 @@ def refuse(reason: str) -> Generator[FunctionCommand, None, None]:
     """Fail the operation with one line; in a plan the line is shown as a warning."""
     if not state.is_executing:
         host.log_styled(reason, fg="yellow", log_func=logger.warning)
-    yield FunctionCommand(_fail, [reason], {})
-
-
-def _fail(state: State, host: Host, reason: str) -> bool:
-    host.log_styled(reason, fg="red", log_func=logger.error)
-    return False
+    yield refusal(reason)
 
 
 def staged_number(present: HostState, digest: str) -> int | None:
