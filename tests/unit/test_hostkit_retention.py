@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hostkit import retention
+from hostkit import mounts, paths, retention
 
 HOSTKIT = Path("files/hostkit").resolve()
 NAMES = {n: f"1.2.{n}-00000000000{n}" for n in range(1, 6)}
@@ -134,3 +134,16 @@ def test_an_empty_host_has_nothing_to_remove(tmp_path):
 )
 def test_the_newest_and_the_needed_are_kept(number, needed, kept):
     assert retention.newest([1, 2, 3, 4], number, needed) == kept
+
+
+def test_downloads_that_are_mounted_are_another_hosts_too(root, tmp_path, monkeypatch):
+    """A folder of the same disk that is mounted in its place, for several hosts to share."""
+    downloads = tmp_path / "opt/vllm/cache/downloads"
+    table = tmp_path / "mountinfo"
+    line = "541 539 254:0 /srv/shared {} rw,relatime - ext4 /dev/vda rw\n"
+    monkeypatch.setattr(mounts, "MOUNTINFO", table)
+    monkeypatch.setattr(paths, "DOWNLOADS", downloads)
+    table.write_text(line.format(downloads))
+    assert retention._downloads(set()) == []
+    table.write_text(line.format(downloads / "wheels") + line.format(downloads.parent))
+    assert len(retention._downloads(set())) == len(NAMES)

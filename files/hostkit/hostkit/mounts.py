@@ -42,6 +42,13 @@ def of(path: Path) -> Mount:
     return find(str(path.resolve()), MOUNTINFO.read_text("utf-8", "replace"))
 
 
+def is_point(path: Path) -> bool:
+    """Is something mounted right here? os.path.ismount does not see a folder of the same disk."""
+    lines = MOUNTINFO.read_text("utf-8", "replace").splitlines()
+    points = [_OCTAL.sub(_character, line.split(" ")[4]) for line in lines if line]
+    return str(path.resolve()) in points
+
+
 def find(path: str, table: str) -> Mount:
     """The mount of a resolved path in the text of /proc/self/mountinfo.
 

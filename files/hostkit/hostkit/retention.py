@@ -5,14 +5,13 @@ A release that a kept generation needs is never removed, nor one that a process 
 
 import argparse
 import contextlib
-import os
 import re
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hostkit import generations, paths, release, wheel
+from hostkit import generations, mounts, paths, release, wheel
 from hostkit.process import Failure, read_json
 
 _PINS = ("wheel.txt", "sdist.txt")
@@ -62,7 +61,7 @@ def plan(
 
 def _downloads(kept: set[str]) -> list[Path]:
     # A mounted cache is shared: what no release here needs, one of another host may be made of.
-    if os.path.ismount(paths.DOWNLOADS):
+    if mounts.is_point(paths.DOWNLOADS):
         return []
     folders = (paths.DOWNLOADS / "wheels", paths.DOWNLOADS / "sdists")
     return [path for folder in folders for path in _others(folder, kept)]
