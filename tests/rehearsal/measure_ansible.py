@@ -1,11 +1,13 @@
-"""How long the same work takes ansible-core: `python -m tests.rehearsal.measure_ansible [ROUNDS]`.
+"""How long the same work takes ansible-core:
+`python -m tests.rehearsal.measure_ansible [ROUNDS [HOSTS...]]`.
 
-A plan of hosts that have nothing yet, and a deploy without a change, for one host and for five,
-over SSH, both programs in turns. Ansible gets what deploy.py manages as tasks of its own modules
-(ansible/playbook.yml), the settings that make it fast (ansible/ansible.cfg), and the contents that
-a deploy has left on a host. It is installed for this alone, pinned by hash, in the cache.
+A plan of hosts that have nothing yet, and a deploy without a change, for one host and for five
+unless told otherwise, over SSH, both programs in turns. Ansible gets what deploy.py manages as
+tasks of its own modules (ansible/playbook.yml), the settings that make it fast
+(ansible/ansible.cfg), and the contents that a deploy has left on a host. It is installed for this
+alone, pinned by hash, in the cache.
 
-Makes six rehearsal hosts with the stand-in for vLLM, and removes them.
+Makes that many rehearsal hosts with the stand-in for vLLM and one more, and removes them.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from .control import cache
 from .errors import RehearsalError
 from .measure import measured_environment
 
-FIRST, OTHERS = "ansible-0", [f"ansible-{number}" for number in range(1, 6)]
+FIRST = "ansible-0"
 FOLDER = Path(__file__).with_name("ansible")
 REQUIREMENTS = state.REPOSITORY / "requirements/ansible.txt"
 LOOK = state.REPOSITORY / "tasks/shared/facts/machine.sh"
@@ -66,7 +68,7 @@ class Measured:
 
     run: Run
     options: Sequence[str]
-    changes: str
+    changes: str = ""
 
 
 def playbook_program() -> Path:
@@ -196,44 +198,44 @@ def compare(what: str, names: Sequence[str], ours: Measured, theirs: Measured, r
     return f"  {what:34} {one:6.2f}   {other:7.2f}   {other / one:5.1f}   ({ratios})"
 
 
-def measure(ansible: Ansible, rounds: int) -> None:
-    """Measure, and print each line as it is known."""
+def measure(ansible: Ansible, rounds: int, groups: Sequence[Sequence[str]]) -> None:
+    """Measure, for each of these groups of hosts, and print each line as it is known."""
     print(f"{rounds} runs in turns, medians in seconds; {module_runs()} runs of Ansible's modules:")
     print(f"  {'':34} {'pyinfra':>6}   {'Ansible':>7}   {'ratio':>5}   (of each turn)")
-    plan = ("--dry", "--diff"), ("--check", "--diff")
-    _compare_both("plan of fresh hosts", ansible, *plan, rounds)
-    if (deployed := run_pyinfra(OTHERS, "-y")).returncode:
-        raise RehearsalError(deployed.stderr[-3000:])
-    _compare_both("deploy without a change", ansible, ("-y",), (), rounds)
-
-
-def _compare_both(
-    what: str, ansible: Ansible, ours: Sequence[str], theirs: Sequence[str], rounds: int
-) -> None:
-    is_deploy = not theirs
-    for names in (OTHERS[:1], OTHERS):
+    planned = (
+        Measured(run_pyinfra, ("--dry", "--diff")),
+        Measured(ansible.run, ("--check", "--diff")),
+    )
+    deployed = Measured(run_pyinfra, ("-y",), "] Success"), Measured(ansible.run, (), "changed: [")
+    for names in groups:
         ansible.know(names)
-        line = compare(
-            f"{what}, {len(names)}",
-            names,
-            Measured(run_pyinfra, ours, "] Success" if is_deploy else ""),
-            Measured(ansible.run, theirs, "changed: [" if is_deploy else ""),
-            rounds,
-        )
-        print(line, flush=True)
+        print(compare(f"plan, fresh hosts: {len(names)}", names, *planned, rounds), flush=True)
+    deploy(max(groups, key=len))
+    for names in groups:
+        ansible.know(names)
+        print(compare(f"no change, hosts: {len(names)}", names, *deployed, rounds), flush=True)
 
 
-def main(rounds: str = "3") -> None:
+def deploy(names: Sequence[str]) -> None:
+    """Deploy to these hosts for the first time."""
+    if (done := run_pyinfra(names, "-y")).returncode:
+        raise RehearsalError(done.stderr[-3000:])
+
+
+def main(rounds: str = "3", *counts: str) -> None:
+    groups = [
+        [f"ansible-{number}" for number in range(1, int(count) + 1)] for count in counts or "15"
+    ]
+    hosts = [FIRST, *max(groups, key=len)]
     try:
-        for name in (FIRST, *OTHERS):
+        for name in hosts:
             machine.up(name)
             standin.furnish(name, metrics=True)
-        if (done := run_pyinfra([FIRST], "-y")).returncode:
-            raise RehearsalError(done.stderr[-3000:])
+        deploy([FIRST])
         with tempfile.TemporaryDirectory(prefix="ansible-") as folder:
-            measure(Ansible(Path(folder), FIRST), int(rounds))
+            measure(Ansible(Path(folder), FIRST), int(rounds), groups)
     finally:
-        for name in (FIRST, *OTHERS):
+        for name in hosts:
             machine.down(name)
 
 
