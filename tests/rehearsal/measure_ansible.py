@@ -223,9 +223,8 @@ def deploy(names: Sequence[str]) -> None:
 
 
 def main(rounds: str = "3", *counts: str) -> None:
-    groups = [
-        [f"ansible-{number}" for number in range(1, int(count) + 1)] for count in counts or "15"
-    ]
+    sizes = [int(count) for count in counts] or [1, 5]
+    groups = [[f"ansible-{number}" for number in range(1, size + 1)] for size in sizes]
     hosts = [FIRST, *max(groups, key=len)]
     try:
         for name in hosts:
