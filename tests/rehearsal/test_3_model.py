@@ -3,6 +3,7 @@
 import pytest
 
 from . import deploys, hub, smollm2, state
+from .canaries import Canary, search_host, spied
 
 TOKEN = "hf_canary0123456789"
 
@@ -76,6 +77,18 @@ def test_a_file_with_one_changed_byte_is_refused_and_fetched_again(deployed, tok
         again = provide(deployed, endpoint, token_file)
     assert again.returncode == 0, again.stderr
     assert f"someone--smollm2-{hub.COMMIT[:12]}" in folders(deployed)
+
+
+@pytest.mark.campaign
+def test_the_token_of_a_download_is_shown_to_nobody(deployed, token_file):
+    token = Canary("token", TOKEN, ("/etc/vllm/hf_token",))
+    deploys.on_host("rm -rf /var/lib/vllm/models/someone--*", host=deployed)
+    with hub.serve(smollm2.folder(), TOKEN) as endpoint, spied(deployed, [token]) as spy:
+        done = provide(deployed, endpoint, token_file)
+    assert done.returncode == 0, done.stderr
+    assert {name for name, *_ in spy.hits} == {"bait"}
+    found = search_host(deployed, [token], [])
+    assert {what for _, what in found.of("token")} == {"/etc/vllm/hf_token 600 0:0"}
 
 
 def test_a_repository_that_one_may_not_read_is_refused_with_the_reason(deployed, token_file):

@@ -4,6 +4,7 @@ Secrets are where they have to be, for root alone, and nowhere else: canaries.py
 another machine only the front door answers, and only with what the key protects.
 """
 
+import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,15 +23,16 @@ from .canaries import (
     search_texts,
     spied,
 )
-from .test_3_dry_runs import NEEDS
+from .test_3_dry_runs import NEEDS, REASONS
 from .test_5_load_test import SHORT
 
 NOISY = ["--diff", "-vvv", "--debug", "--debug-facts", "--debug-operations"]
 OLDER = ("--data", "vllm_version=0.30.0", "--data", "prefill_order=upstream")
 FORWARD_AND_BACK = ("tasks/upgrade_vllm.py", "tasks/rollback_vllm.py")
 UNINSTALL = "tasks/uninstall.py"
-NO_RUN = {*FORWARD_AND_BACK, UNINSTALL, "tasks/adopt.py"}
-"""Tasks whose order matters, or that find nothing to do here; all of them are planned."""
+SBOM = "tasks/sbom.py"
+NO_RUN = {*FORWARD_AND_BACK, UNINSTALL, SBOM, "tasks/adopt.py", "tasks/rotate_api_key.py"}
+"""Run elsewhere, or with nothing to do here, or done by a plan; all of them are planned."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +87,33 @@ def shown(host: str, archive: Path) -> Iterator[tuple[str, str | bytes]]:
     assert switching.switch(host, current)[0] == 0
 
 
-def shown_by_all_tasks(host: str) -> Iterator[tuple[str, str]]:
+def shown_by_all_tasks(host: str, folder: Path) -> Iterator[tuple[str, str | bytes]]:
     """What each task shows, planned and run."""
+    bill = folder / "bill.cdx.json"
+    needs = {**NEEDS, "tasks/load_test.py": SHORT, SBOM: ("--data", f"sbom={bill}")}
     for file in sorted(Path("tasks").glob("*.py")):
         task = str(file)
-        options = (*NEEDS.get(task, ()), *(SHORT if task == "tasks/load_test.py" else ()))
-        yield f"plan of {task}", ran(task, "--dry", *NOISY[:3], *options, host=host, status=None)
+        options = needs.get(task, ())
+        told = {"host": host, "status": None if task in REASONS else 0}
+        yield f"plan of {task}", ran(task, "--dry", *NOISY[:3], *options, **told)
         if task not in NO_RUN:
-            yield task, ran(task, "-y", "--json", *NOISY[:3], *options, host=host, status=None)
+            yield task, ran(task, "-y", "--json", *NOISY[:3], *options, **told)
     for task in FORWARD_AND_BACK:
         yield task, ran(task, "-y", *NOISY[:3], *OLDER, host=host)
+    yield "bill of materials", bill.read_bytes()
+
+
+@contextlib.contextmanager
+def put_back(host: str, metrics: bool) -> Iterator[None]:
+    """The host serves afterwards as it did before, whatever happens."""
+    try:
+        yield
+    finally:
+        assert deploys.deploy_json(host=host).error == 0
+        deploys.on_host("python3 -IB /opt/vllm/hostkit failures --seen", host=host)
+        if metrics:
+            purge = "apt-get -qq purge prometheus >/dev/null; systemctl unmask prometheus"
+            deploys.on_host(purge, host=host)
 
 
 @pytest.fixture(scope="module", params=["deploy", pytest.param("all", marks=pytest.mark.campaign)])
@@ -105,13 +124,14 @@ def searched(request, standin_host, tmp_path_factory):
     archive = tmp_path_factory.mktemp("bundle") / "host.tar.gz"
     old = Canary("replaced API key", deploys.api_key(host))
     with (
+        put_back(host, everything),
         outside.machine(host) as other,
         secrets_everywhere.planted(host, other.address, metrics=everything) as door,
     ):
         told = [old, *secrets_everywhere.canaries(host)]
         with spied(host, told) as spy:
             texts = dict(shown(host, archive))
-            texts |= dict(shown_by_all_tasks(host)) if everything else {}
+            texts |= dict(shown_by_all_tasks(host, archive.parent)) if everything else {}
         told = [old, *secrets_everywhere.canaries(host)]
         yield Searched(
             host,
@@ -126,11 +146,6 @@ def searched(request, standin_host, tmp_path_factory):
         )
         if everything:
             assert_nothing_is_left(host, told)
-    assert deploys.deploy_json(host=host).error == 0
-    deploys.on_host("python3 -IB /opt/vllm/hostkit failures --seen", host=host)
-    if everything:
-        purge = "apt-get -qq purge prometheus >/dev/null; systemctl unmask prometheus"
-        deploys.on_host(purge, host=host)
 
 
 def assert_nothing_is_left(host, told):
@@ -139,6 +154,13 @@ def assert_nothing_is_left(host, told):
     assert search_texts(told, {"uninstall": said}).hits == set()
     left = search_host(host, told, [])
     assert {name for name, *_ in left.hits} == {"bait"}
+
+
+def test_without_a_front_door_another_machine_reaches_nothing(standin_host):
+    own = {where for where, program in listening(standin_host).items() if program != "sshd"}
+    assert {address for address, _ in own} == {"127.0.0.1"}
+    with outside.machine(standin_host) as other:
+        assert other.reaches({port for _, port in own}) == set()
 
 
 def test_a_secret_is_in_its_own_files_and_in_no_other_place_of_the_host(searched):
