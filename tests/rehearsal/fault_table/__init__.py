@@ -2,15 +2,25 @@
 
 from .damaged import DAMAGED
 from .disk import DISK
+from .engine import ENGINE
 from .fault import Fault
+from .host import HOST
 from .links import LINKS
 from .model import MODEL
+from .network import NETWORK
+from .release import RELEASE
 from .systemd import SYSTEMD
+from .tier import TIER
 
 FAULTS: tuple[Fault, ...] = (
     *LINKS,
     *DAMAGED,
     *SYSTEMD,
     *DISK,
+    *RELEASE,
     *MODEL,
+    *NETWORK,
+    *ENGINE,
+    *TIER,
+    *HOST,
 )

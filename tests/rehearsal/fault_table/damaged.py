@@ -97,7 +97,7 @@ DAMAGED = (
         "settings on the host",
         "the folder /etc/vllm is gone",
         "/etc/vllm",
-        "mv /etc/vllm /srv/etc-vllm",
+        "rm -rf /srv/etc-vllm; mv /etc/vllm /srv/etc-vllm",
         "mkdir -p /etc/vllm; mv /srv/etc-vllm/mine /etc/vllm/",
     ),
 )

@@ -27,6 +27,7 @@ LINKS = (
     _current("is gone", "true", daily=True),
     _current("names a generation that is not there", f"ln -s generations/9999 {_CURRENT}"),
     _current("leads out of the generations", f"cp -a $G /srv/$N; ln -s /srv/$N {_CURRENT}"),
+    _no_link("is a file", f"echo 1 >{_CURRENT}"),
     _no_link("is a folder, with a copy of the generation", f"cp -a $G {_CURRENT}"),
     Fault(
         "links",

@@ -38,11 +38,6 @@ junk() { printf '\377\376\000{"a": [\200' >"$1"; }
 keep() { cp -a "$1" "/srv/kept$(printf %s "$1" | tr / _)"; }
 put_back() { rm -rf "$1"; mv "/srv/kept$(printf %s "$1" | tr / _)" "$1"; }
 
-# new_release: nothing is there of the release of version 0.32.0 but, perhaps, its inputs.
-new_release() {
-    rm -rf /opt/vllm/releases/0.32.0-* /opt/vllm/cache/downloads/wheels/vllm_standin-0.32.0*
-}
-
 # kill_at TEXT: the server gets SIGKILL as soon as its log has a line with this text.
 kill_at() {
     systemd-run --quiet --collect --unit=killer sh -c "
