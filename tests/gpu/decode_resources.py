@@ -51,8 +51,8 @@ def constants(kernels: Any, preset: str, query_tokens: int) -> dict[str, Any]:
         "VALUE_BITS": value_bits,
         "NORM_CORRECTION": corrected,
         "BLOCK_M": layer.block_m,
-        "BLOCK_N": layer.block_n if hasattr(layer, "block_n") else fused._BLOCK_N,
-        "WARPS": getattr(layer, "num_warps", fused._NUM_WARPS),
+        "BLOCK_N": layer.block_n,
+        "WARPS": layer.num_warps,
         "BLOCK_B": 16,
         "EMULATE": False,
     }
