@@ -37,7 +37,7 @@ _POINTERS = {
 def constants(kernels: Any, preset: str, query_tokens: int) -> dict[str, Any]:
     """What the launcher fixes for 12 query and 2 KV heads of 256, pages of 16 tokens."""
     case = decode_kernel.Case([16], [query_tokens], preset)
-    layer, fused = decode_kernel.kernel(case, kernels), kernels.fused
+    layer = decode_kernel.kernel(case, kernels)
     key_bits, value_bits, corrected = decode_kernel.PRESETS[preset]
     slot = decode_kernel.slot_bytes(case)[1] // 2
     return {
