@@ -11,6 +11,7 @@ if not root.samefile("."):
 
 from tasks.shared import (  # noqa: E402 - can only be found from the repository's folder
     guards,
+    output,
     prefetch,
     ssh,
     sudo,
@@ -19,6 +20,7 @@ from tasks.shared import (  # noqa: E402 - can only be found from the repository
 guards.check_python()
 config.REQUIRE_PYINFRA_VERSION = "~=3.10"
 guards.install()
+output.take_any_bytes()
 ssh.use_nodelay()
 ssh.connect_again()
 ssh.name_full_disks()

@@ -102,6 +102,17 @@ def test_a_wanted_release_that_no_generation_needs_yet_stays(root):
     assert NAMES[3] not in left(root, "releases")
 
 
+@pytest.mark.parametrize("folder", ["inputs", "cache/built", "cache/downloads/wheels", "releases"])
+def test_what_others_have_put_beside_ours_is_left_alone(root, folder):
+    (root / "opt/vllm" / folder / "mine").mkdir()
+    (root / "opt/vllm" / folder / NAMES[1].replace("1.2.1", "1.2.9")).write_text("a file")
+    os.mkdir(os.fsencode(root / "opt/vllm" / folder) + b"/a\xff b\nc")
+    done = prune(root)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"mine", "1.2.9-000000000001", "a\udcff b\nc"} <= {*left(root, folder)}
+    assert NAMES[1] not in left(root, folder)
+
+
 def test_an_unfinished_build_and_an_unfinished_download_are_left_alone(root):
     (root / "opt/vllm/releases/9.9.9-000000000009").mkdir()
     (root / "opt/vllm/cache/downloads/wheels/.abc").mkdir()

@@ -16,6 +16,8 @@ from hostkit.process import Failure, read_json
 
 _PINS = ("wheel.txt", "sdist.txt")
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
+# A release's, a tool set's, a download's; what is called otherwise is not ours.
+_NAME = re.compile(r"[0-9][0-9A-Za-z.]*-[0-9a-f]{12}|[0-9a-f]{12}|[0-9a-f]{64}")
 
 
 def register(subparsers: Any) -> None:
@@ -90,9 +92,10 @@ def _running() -> set[str]:
 
 
 def _others(folder: Path, kept: Iterable[str]) -> list[Path]:
-    """What lies in a folder besides `kept`; a download in progress starts with a dot."""
+    """Our folders in a folder, besides `kept`; a download in progress starts with a dot."""
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [path for path in entries if path.name not in {*kept} and path.name[0] != "."]
+    ours = [path for path in entries if _NAME.fullmatch(path.name) and path.is_dir()]
+    return [path for path in ours if path.name not in {*kept}]
 
 
 def _tools(inputs: Iterable[Path]) -> set[str]:

@@ -47,6 +47,17 @@ HOST = (
     ),
     Fault(
         "no text",
+        "names that are no UTF-8 lie among ours",
+        "/opt/vllm/*, /var/lib/vllm/*, /etc/vllm",
+        "for each in /opt/vllm /opt/vllm/releases /opt/vllm/generations /opt/vllm/generations/$N "
+        "/opt/vllm/inputs /opt/vllm/hostkit /var/lib/vllm /var/lib/vllm/models $M /etc/vllm "
+        "/var/lib/vllm/health; do touch \"$each/$(printf 'a\\377 b\\nc')\"; done",
+        "for each in /opt/vllm /opt/vllm/releases /opt/vllm/generations /opt/vllm/generations/$N "
+        "/opt/vllm/inputs /opt/vllm/hostkit /var/lib/vllm /var/lib/vllm/models $M /etc/vllm "
+        "/var/lib/vllm/health; do rm -f \"$each/$(printf 'a\\377 b\\nc')\"; done",
+    ),
+    Fault(
+        "no text",
         "a program whose name is no UTF-8 runs beside the server",
         "/proc",
         "cp /bin/sleep \"/srv/$(printf 'a\\377 b')\"; systemd-run --quiet --collect --unit=odd "
