@@ -4,6 +4,7 @@ The whole of it is part of `make campaign`; what no other test tries is in `make
 """
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -55,3 +56,22 @@ def test_the_host_endures(in_order, fault):
         result = "held"
     finally:
         table.record(fault, result, time.monotonic() - began)
+
+
+@pytest.mark.campaign
+def test_two_operators_deploy_at_once(in_order):
+    """Whoever comes second is told to run it again, or finds it done; the server is the same."""
+    before = deploys.hostkit_state(in_order)["invocation"]
+    told = ("--data", "max_num_seqs=1")
+    with ThreadPoolExecutor(2) as pool:
+        both = [
+            pool.submit(deploys.pyinfra, "deploy.py", "-y", *told, host=in_order) for _ in range(2)
+        ]
+    done = [each.result() for each in both]
+    assert 0 in [each.returncode for each in done], done[0].stderr[-3000:]
+    for each in done:
+        assert "Traceback" not in each.stderr
+        assert each.returncode == 0 or "run this again" in each.stderr, each.stderr[-3000:]
+    assert deploys.pyinfra("deploy.py", "-y", *told, host=in_order).returncode == 0
+    assert deploys.deploy_json(*told, host=in_order).changed == ()
+    assert deploys.hostkit_state(in_order)["invocation"] == before

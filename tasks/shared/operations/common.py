@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Generator
+from pathlib import PurePosixPath
 
 from pyinfra import host, logger, state
 from pyinfra.api import (
@@ -45,11 +46,13 @@ def _without_hashes(lines: list[str]) -> list[str]:
 def publish_folder(path: str, tree: Tree) -> StringCommand:
     """Upload a folder in one command: it is there as a whole or not at all.
 
-    A folder of that name is replaced.
+    A folder of that name is replaced, by one deploy at a time.
     """
     staged, target = shlex.quote(f"{path}.new"), shlex.quote(path)
+    parent = shlex.quote(str(PurePosixPath(path).parent))
     script = (
-        f"set -e; umask 022; rm -rf {staged}; mkdir -p {staged}; "
+        f"set -e; umask 022; mkdir -p {parent}; exec 9<{parent}; flock 9; "
+        f"rm -rf {staged}; mkdir {staged}; "
         f"base64 -d | tar -C {staged} --no-same-owner -xzf -; "
         # On the disk before it gets its name: a power cut must not leave it there with empty files.
         f"sync -f {staged}; rm -rf {target}; mv -T {staged} {target}"

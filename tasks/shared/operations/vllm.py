@@ -1,6 +1,7 @@
 """Releases, generations and the server."""
 
 import json
+import secrets
 
 from pyinfra import host, logger, state
 from pyinfra.api import operation
@@ -26,6 +27,9 @@ from tasks.shared.operations.jobs import run_job
 from tasks.shared.releases import INPUTS_DIR, Release
 from tasks.shared.rollout import Batch
 from tasks.shared.switches import Switch, operator
+
+# Somebody else may be staging the same at this moment.
+_THIS_RUN = secrets.token_hex(4)
 
 
 @operation()
@@ -82,7 +86,7 @@ def generation_staged(generation: Generation) -> Commands:
     path = f"{GENERATIONS_DIR}/{number}"
     before = host.get_fact(TextTree, path="/opt/vllm/current")
     show_differences(path, before, generation.files)
-    candidate = f"{GENERATIONS_DIR}/candidate-{generation.digest}"
+    candidate = f"{GENERATIONS_DIR}/candidate-{generation.digest}-{_THIS_RUN}"
     yield publish_folder(candidate, generation.files)
     yield Hostkit("stage", candidate, str(number))
     if state.is_executing:

@@ -2,6 +2,7 @@
 
 from .damaged import DAMAGED
 from .disk import DISK
+from .downloads import DOWNLOADS
 from .engine import ENGINE
 from .fault import Fault
 from .host import HOST
@@ -20,6 +21,7 @@ FAULTS: tuple[Fault, ...] = (
     *RELEASE,
     *MODEL,
     *NETWORK,
+    *DOWNLOADS,
     *ENGINE,
     *TIER,
     *HOST,

@@ -34,6 +34,12 @@ read_only() {
 # junk FILE: bytes that are no text, owner and mode as before.
 junk() { printf '\377\376\000{"a": [\200' >"$1"; }
 
+# new_release: nothing is there of the release of version 0.30.0 but, perhaps, its inputs.
+new_release() {
+    rm -rf /opt/vllm/releases/0.30.0-*
+    find /opt/vllm/cache/downloads/wheels -name 'vllm_standin-0.30.0*' -delete
+}
+
 # keep FILE, put_back FILE: as it was, times and owner included.
 keep() { cp -a "$1" "/srv/kept$(printf %s "$1" | tr / _)"; }
 put_back() { rm -rf "$1"; mv "/srv/kept$(printf %s "$1" | tr / _)" "$1"; }
