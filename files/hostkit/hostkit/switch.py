@@ -96,8 +96,8 @@ def check(args: argparse.Namespace) -> int:
     """Failure says what a switch would refuse, or stop for nothing."""
     if not args.force:
         idle.require(0)
-    check_before_stop(args.generation)
     check_room(args.generation)
+    check_before_stop(args.generation)
     return 0
 
 
@@ -118,8 +118,8 @@ def switch(order: Order) -> int:
     """Carry out an order. Failure says what serves then, and the first failure's own cause."""
     with lock.held(order.doing, order.by) as left:
         unused = left is not None and settle.tidy(left)
-        check_before_stop(order.generation)
         check_room(order.generation)
+        check_before_stop(order.generation)
         score = _score_before() if order.quality and not unused else None
         back = generations.to_go_back_to(order.generation) if order.go_back else None
         progress(budget(order.generation))

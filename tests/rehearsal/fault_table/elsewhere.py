@@ -178,6 +178,14 @@ ELSEWHERE = (
     ),
     Elsewhere(
         "operators",
+        "two operators deploy the same settings at the same moment",
+        "the host",
+        "one comes to its end, the other one too or is told to run it again; the server goes on",
+        "8_faults",
+        "test_two_operators_deploy_at_once",
+    ),
+    Elsewhere(
+        "operators",
         "a second operator switches",
         "/run/vllm/switch.lock",
         "told who does what since when",

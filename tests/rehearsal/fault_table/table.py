@@ -27,9 +27,8 @@ beside ours is not touched, nor is the API key; afterwards the server answers, a
 changes nothing. "The server goes on": the same process serves from before the fault until then.
 
 Not tried: a jump of the clock itself (the host shares this machine's, and a container may not set
-it; files and stamps of another time stand in for it), a cgroup's out-of-memory killer (the host may
-not set its limit; what the memory guard does is tried by the tests below), and a download that
-breaks off or is slow (one that was changed is tried below).
+it; files and stamps of another time stand in for it), and a cgroup's out-of-memory killer (the
+host may not set its limit; what the memory guard does is tried by the tests below).
 """
 
 
