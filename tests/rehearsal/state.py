@@ -73,6 +73,7 @@ class Host:
             "-oIdentityAgent=none",
             "-oBatchMode=yes",
             "-oConnectTimeout=5",
+            "-oConnectionAttempts=3",
             "-oLogLevel=ERROR",
             f"root@{self.ssh_hostname}",
             *words,
