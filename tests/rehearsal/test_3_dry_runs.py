@@ -36,19 +36,22 @@ def snapshot(host):
     return found | {"running": [unit for unit in units if not unit.startswith(TIMED)]}
 
 
+def plan_all(host, folder):
+    """How the plan of each task ended on a host, four at a time; `folder` is for what they name."""
+    needs = NEEDS | {"tasks/sbom.py": ("--data", f"sbom={folder}/release.cdx.json")}
+
+    def plan(task):
+        return deploys.pyinfra(task, "--dry", "--diff", *needs.get(task, ()), host=host)
+
+    with ThreadPoolExecutor(4) as pool:
+        return dict(zip(TASKS, pool.map(plan, TASKS), strict=True))
+
+
 @pytest.fixture(scope="module")
 def planned(standin_host, tmp_path_factory):
     """What a host is like before and after, and how each task ended that was planned between."""
-
-    bill = tmp_path_factory.mktemp("sbom") / "release.cdx.json"
-    needs = NEEDS | {"tasks/sbom.py": ("--data", f"sbom={bill}")}
-
-    def plan(task):
-        return deploys.pyinfra(task, "--dry", "--diff", *needs.get(task, ()), host=standin_host)
-
     before = snapshot(standin_host)
-    with ThreadPoolExecutor(4) as pool:
-        ended = dict(zip(TASKS, pool.map(plan, TASKS), strict=True))
+    ended = plan_all(standin_host, tmp_path_factory.mktemp("sbom"))
     return before, snapshot(standin_host), ended
 
 

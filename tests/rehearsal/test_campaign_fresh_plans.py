@@ -3,13 +3,11 @@
 Part of `make campaign`; test_3_dry_runs.py does the same on a host that serves.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from . import deploys, standin
 from .conftest import rehearsal
-from .test_3_dry_runs import NEEDS, REASONS, TASKS
+from .test_3_dry_runs import REASONS, TASKS, plan_all
 
 NAME = "blank"
 
@@ -21,15 +19,8 @@ def planned(tmp_path_factory):
     """What a fresh host is like before and after, and how each task ended that was planned."""
     rehearsal("up", "--name", NAME, "--fresh")
     standin.furnish(NAME)
-    bill = tmp_path_factory.mktemp("sbom") / "release.cdx.json"
-    needs = NEEDS | {"tasks/sbom.py": ("--data", f"sbom={bill}")}
-
-    def plan(task):
-        return deploys.pyinfra(task, "--dry", "--diff", *needs.get(task, ()), host=NAME)
-
     before = deploys.snapshot(NAME)
-    with ThreadPoolExecutor(4) as pool:
-        ended = dict(zip(TASKS, pool.map(plan, TASKS), strict=True))
+    ended = plan_all(NAME, tmp_path_factory.mktemp("sbom"))
     yield before, deploys.snapshot(NAME), ended
     rehearsal("down", "--name", NAME)
 
