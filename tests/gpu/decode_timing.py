@@ -30,7 +30,10 @@ from typing import Any
 import decode_kernel  # type: ignore[import-not-found]  # beside this file, not a package there
 import torch
 
-POINTS = [(60000, 1), (16384, 1), (16384, 8), (16384, 16), (1024, 1), (1024, 8), (1024, 16)]
+POINTS = [
+    *((1024, 1), (1024, 8), (1024, 16), (4096, 1), (16384, 1), (16384, 8), (16384, 16)),
+    *((60000, 1), (60000, 8), (60000, 16), (131072, 1)),
+]
 """Tokens in the cache and requests."""
 
 CACHES_BYTES = 256 << 20
@@ -135,11 +138,13 @@ class Batch:
     def flash(self) -> Call:
         """vLLM's FlashAttention over a bfloat16 cache of the same pages; it takes four times
         the bytes, so fewer layers' worth of it go by."""
-        flash = __import__("vllm.vllm_flash_attn", fromlist=["_"])
+        flash = __import__("vllm.vllm_flash_attn.flash_attn_interface", fromlist=["_"])
         t, case = self.case.tensors, self.case
         shape = (2, 2, self.cache.shape[1], case.page, case.kv_heads, case.head_dim)
         caches = torch.empty(shape, dtype=torch.bfloat16, device="cuda").normal_()
-        version = 3 if torch.cuda.get_device_capability()[0] == 9 else 2
+        hopper = torch.cuda.get_device_capability()[0] == 9
+        version = 3 if hopper and flash.FA3_AVAILABLE else 2
+        print(f"    flash is FlashAttention {version}", flush=True)
         return lambda layer: flash.flash_attn_varlen_func(
             q=self.query,
             k=caches[layer % 2, 0],

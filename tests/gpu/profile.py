@@ -27,7 +27,7 @@ DIFFERENT: dict[str, Any] = {
     "wsl2": False,
     "served_model_name": "random",
     "max_jobs": 16,  # no server beside this one that a compiler could starve
-    "ready_timeout_s": 500,
+    "ready_timeout_s": 900,
     # FlashInfer's GDN prefill is what vLLM takes on sm_120 and is compiled at the first start.
     "extra_serve_args": {"load-format": "random", "gdn-prefill-backend": "triton"},
 }

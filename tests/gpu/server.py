@@ -56,6 +56,8 @@ class Reply:
     token_ids: list[int] = field(default_factory=list)
     gaps_s: list[float] = field(default_factory=list)
     """Between one arrival of tokens and the next; with MTP one may bring two."""
+    arrived_s: list[float] = field(default_factory=list)
+    """When each token came, by this machine's monotonic clock."""
     first_logprobs: dict[int, float] = field(default_factory=dict)
 
 
@@ -112,6 +114,7 @@ class Server:
                 reply.first_s = now - asked
                 reply.first_logprobs = _top(choice)
             reply.token_ids += ids
+            reply.arrived_s += [now] * len(ids)
             last = now
         reply.total_s = last - asked
         if len(reply.token_ids) != tokens:

@@ -29,7 +29,7 @@ def test_the_kernel_agrees_with_float64_over_presets_shapes_and_ragged_batches()
     done = _python(str(SCRIPT), "all", str(package.parent))
     said = [line.split()[0] for line in done.stdout.splitlines() if line]
     record("decode kernel", cases=said.count("ok") + said.count("BAD"), off=said.count("BAD"))
-    assert said.count("ok") == 72, done.stdout[-3000:] + done.stderr[-3000:]
+    assert said.count("ok") == 144, done.stdout[-3000:] + done.stderr[-3000:]
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
