@@ -9,13 +9,7 @@ root = Path(__file__).parent.resolve()
 if not root.samefile("."):
     sys.exit(f"error: run pyinfra from the repository's own folder: cd {root}")
 
-from tasks.shared import (  # noqa: E402 - can only be found from the repository's folder
-    guards,
-    output,
-    prefetch,
-    ssh,
-    sudo,
-)
+from tasks.shared.run import guards, output, prefetch, ssh, sudo  # noqa: E402 - found from there
 
 guards.check_python()
 config.REQUIRE_PYINFRA_VERSION = "~=3.10"

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 
 from maintenance.flags import Change
-from tasks.shared import compat, serving
+from tasks.shared.engine import compat, serving
 
 
 def unjudged(changes: Sequence[Change], manifest: compat.Manifest) -> list[Change]:
@@ -27,7 +27,7 @@ def broken(changes: Sequence[Change], manifest: compat.Manifest) -> list[str]:
         if change.after is not None or change.kind == "default":
             continue
         if change.kind == "flag" and change.name in serving.DECIDED_FLAGS:
-            lines.append(f"{change.subject} is gone, and tasks/shared/serving.py sets it")
+            lines.append(f"{change.subject} is gone, and tasks/shared/engine/serving.py sets it")
         lines += [
             f"{change.subject} is gone, and the rule {rule.name} of files/compat speaks of it"
             for rule in manifest.rules.values()

@@ -20,7 +20,8 @@ from pathlib import Path
 from hostkit import overlay, wheel
 from hostkit.process import Failure, run
 from maintenance import flags, manifest
-from tasks.shared import compat, packages, patches, releases
+from tasks.shared.engine import compat
+from tasks.shared.release import packages, patches, releases
 
 APPLIES = "applies"
 MERGED = "merged upstream"

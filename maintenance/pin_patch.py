@@ -17,7 +17,7 @@ from typing import Any
 
 from hostkit import overlay, wheel
 from hostkit.process import Failure, run
-from tasks.shared import patches
+from tasks.shared.release import patches
 
 UPSTREAM = "https://github.com/vllm-project/vllm"
 

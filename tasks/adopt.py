@@ -2,7 +2,8 @@
 
 from pyinfra import local
 
-from tasks.shared import credentials, desired, switches
+from tasks.shared import credentials
+from tasks.shared.generation import desired, switches
 from tasks.shared.operations import removal, vllm
 from tasks.shared.operations.secrets import secret_file
 from tasks.shared.settings import settings

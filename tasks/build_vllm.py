@@ -1,7 +1,7 @@
 """Build the release that the settings ask for, beside whatever serves."""
 
-from tasks.shared import releases
 from tasks.shared.operations import trees, vllm
+from tasks.shared.release import releases
 from tasks.shared.settings import settings
 
 release = releases.wanted(settings())

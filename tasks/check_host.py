@@ -3,8 +3,9 @@
 from pyinfra import host, logger
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import guards, host_checks, inspection
+from tasks.shared import host_checks, inspection
 from tasks.shared.host_checks import findings
+from tasks.shared.run import guards
 
 found = inspection.host_findings()
 alone = guards.runs_alone("tasks/check_host.py")

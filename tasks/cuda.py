@@ -6,7 +6,8 @@ from pyinfra import host, logger
 from pyinfra.api.exceptions import DeployError
 from pyinfra.operations import files
 
-from tasks.shared import cuda, inspection, serving
+from tasks.shared import cuda, inspection
+from tasks.shared.engine import serving
 from tasks.shared.operations import cuda as operations
 from tasks.shared.settings import settings
 

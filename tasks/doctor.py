@@ -2,10 +2,13 @@
 
 from pyinfra import host, logger
 
-from tasks.shared import bundles, examination, guards, health, inspection
+from tasks.shared import health, inspection
 from tasks.shared.facts.doctor import Report
+from tasks.shared.health import examination
 from tasks.shared.host_checks import findings
+from tasks.shared.run import guards
 from tasks.shared.settings import settings
+from tasks.shared.support import bundles
 
 checked = inspection.host_findings()
 found = health.as_problems(checked)

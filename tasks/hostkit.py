@@ -5,7 +5,8 @@ from pathlib import Path
 from pyinfra import local
 from pyinfra.operations import files
 
-from tasks.shared import serving, templates, trees
+from tasks.shared import templates, trees
+from tasks.shared.engine import serving
 from tasks.shared.operations import apt, units, users
 from tasks.shared.operations import trees as tree_operations
 from tasks.shared.settings import settings

@@ -2,7 +2,8 @@
 
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import credentials, desired, notices
+from tasks.shared import credentials, notices
+from tasks.shared.generation import desired
 from tasks.shared.load_tests import trials
 from tasks.shared.load_tests.plan import How
 from tasks.shared.operations import load_test, vllm

@@ -2,9 +2,10 @@
 
 from pyinfra.operations import files
 
-from tasks.shared import credentials, releases
+from tasks.shared import credentials
 from tasks.shared.operations import models
 from tasks.shared.operations.secrets import secret_file
+from tasks.shared.release import releases
 from tasks.shared.settings import settings
 
 TOKEN = "/etc/vllm/hf_token"

@@ -1,6 +1,7 @@
 """Restart the server on the staged generation: idle check, one watched start, host by host."""
 
-from tasks.shared import credentials, desired, notices, rollout, switches
+from tasks.shared import credentials, notices
+from tasks.shared.generation import desired, rollout, switches
 from tasks.shared.operations import vllm
 from tasks.shared.settings import settings
 

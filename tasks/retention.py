@@ -1,7 +1,9 @@
 """Remove old generations and releases; none that is current, staged, or could be gone back to."""
 
-from tasks.shared import credentials, desired, releases
+from tasks.shared import credentials
+from tasks.shared.generation import desired
 from tasks.shared.operations import vllm
+from tasks.shared.release import releases
 from tasks.shared.settings import settings
 
 vllm.pruned(

@@ -1,6 +1,6 @@
 """Go back to the generation before, or to a named one: code and settings together, watched."""
 
-from tasks.shared import rollout, switches
+from tasks.shared.generation import rollout, switches
 from tasks.shared.operations import vllm
 from tasks.shared.settings import settings
 

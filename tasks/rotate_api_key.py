@@ -4,7 +4,8 @@ The restart brings the settings as they are now into force, too. The key before 
 one in the key file's folder, and is what a server wants until it is restarted.
 """
 
-from tasks.shared import credentials, desired, notices, rollout, switches
+from tasks.shared import credentials, notices
+from tasks.shared.generation import desired, rollout, switches
 from tasks.shared.operations import vllm
 from tasks.shared.operations.secrets import secret_file
 from tasks.shared.settings import settings

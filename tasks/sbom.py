@@ -6,9 +6,9 @@ from pathlib import Path
 from pyinfra import host, state
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import materials
 from tasks.shared.facts.files import FileBytes, TextTree
-from tasks.shared.releases import INPUTS_DIR
+from tasks.shared.release import materials
+from tasks.shared.release.releases import INPUTS_DIR
 from tasks.shared.settings import settings
 
 own = settings()

@@ -2,7 +2,8 @@
 
 from pyinfra.operations import files, systemd
 
-from tasks.shared import credentials, desired, notices
+from tasks.shared import credentials, notices
+from tasks.shared.generation import desired
 from tasks.shared.operations import units, vllm
 from tasks.shared.operations.secrets import secret_file
 from tasks.shared.settings import settings

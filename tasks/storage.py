@@ -7,7 +7,8 @@ from io import StringIO
 
 from pyinfra.operations import files
 
-from tasks.shared import kv_tier, models, serving, templates
+from tasks.shared import models, templates
+from tasks.shared.engine import kv_tier, serving
 from tasks.shared.operations import units
 from tasks.shared.settings import settings
 

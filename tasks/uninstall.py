@@ -1,6 +1,6 @@
 """Remove the service and its files; models and KV only by name. What is kept is listed."""
 
-from tasks.shared import serving
+from tasks.shared.engine import serving
 from tasks.shared.operations import removal
 from tasks.shared.settings import settings
 

@@ -5,8 +5,10 @@ Another version, other patches, a changed setting or model are all the same to i
 
 from pyinfra import local
 
-from tasks.shared import credentials, desired, releases, rollout, switches
+from tasks.shared import credentials
+from tasks.shared.generation import desired, rollout, switches
 from tasks.shared.operations import plans, vllm
+from tasks.shared.release import releases
 from tasks.shared.settings import settings
 
 generation = desired.generation(credentials.api_key(settings().api_key_file))

@@ -5,9 +5,10 @@ from io import StringIO
 from pyinfra import host, logger
 from pyinfra.operations import files
 
-from tasks.shared import inspection, templates, windows
+from tasks.shared import inspection, templates
 from tasks.shared.operations import wsl
 from tasks.shared.settings import settings
+from tasks.shared.wsl import windows
 
 own, machine = settings(), inspection.machine()
 

@@ -215,7 +215,7 @@ def test_only_the_settings_read_host_data() -> None:
         and re.search(r"\.data\b", text(path))
     }
     # These two keep pyinfra's own passwords out of it.
-    passwords = {"tasks/shared/ssh.py", "tasks/shared/sudo.py"}
+    passwords = {"tasks/shared/run/ssh.py", "tasks/shared/run/sudo.py"}
     assert readers - passwords <= {"tasks/shared/settings.py"}
 
 

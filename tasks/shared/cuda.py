@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tasks.shared import releases
+from tasks.shared.release import releases
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

@@ -2,7 +2,8 @@
 
 from pyinfra import host
 
-from tasks.shared import compat, host_checks, serving
+from tasks.shared import host_checks
+from tasks.shared.engine import compat, serving
 from tasks.shared.facts.access import AccessFact
 from tasks.shared.facts.machine import Machine, MachineFact
 from tasks.shared.host_checks import access, findings

@@ -23,25 +23,10 @@ from pyinfra import host, inventory, state
 from pyinfra.api import Host
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import (
-    compat,
-    credentials,
-    decode,
-    formats,
-    front_door,
-    metrics,
-    models,
-    network,
-    patches,
-    plugins,
-    prefill,
-    proofs,
-    releases,
-    serving,
-    start_limit,
-    texts,
-)
+from tasks.shared import credentials, front_door, metrics, models, network, texts
+from tasks.shared.engine import compat, decode, formats, prefill, proofs, serving, start_limit
 from tasks.shared.load_tests.choices import LoadTestSettings
+from tasks.shared.release import patches, plugins, releases
 from tasks.shared.traffic.choices import ReportSettings
 
 WDDM_RESERVE_MIB = 1331

@@ -4,7 +4,8 @@ from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tasks.shared import front_door, metrics, serving, start_limit, trees
+from tasks.shared import front_door, metrics, trees
+from tasks.shared.engine import serving, start_limit
 from tasks.shared.settings import Settings
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hostkit import proofs as host_proofs
-from tasks.shared import proofs
+from tasks.shared.engine import proofs
 from tests.gpu import ends, profile, server, tiers
 from tests.gpu.record import milliseconds, record
 from tests.gpu.server import Server

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tasks.shared import formats, serving
+from tasks.shared.engine import formats, serving
 from tasks.shared.settings import Settings
 
 REPOSITORY = Path(__file__).parents[2]

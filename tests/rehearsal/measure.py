@@ -33,7 +33,7 @@ def _measured_run() -> None:
     from pyinfra.connectors.ssh import SSHConnector
     from pyinfra_cli.main import main
 
-    from tasks.shared import prefetch, ssh
+    from tasks.shared.run import prefetch, ssh
 
     began, imported = float(os.environ["MEASURE_BEGAN"]), time.monotonic()
     commands: list[tuple[float, str]] = []

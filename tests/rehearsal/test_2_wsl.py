@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.shared import windows
+from tasks.shared.wsl import windows
 from tests.unit import machines
 
 from . import deploys, rootfs, state

@@ -5,7 +5,7 @@ import json
 from cyclonedx.validation.json import JsonStrictValidator
 
 from hostkit.wheel import canonical
-from tasks.shared import materials
+from tasks.shared.release import materials
 
 from . import deploys
 

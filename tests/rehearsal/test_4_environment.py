@@ -2,7 +2,7 @@
 
 import json
 
-from tasks.shared import formats
+from tasks.shared.engine import formats
 
 from . import deploys
 

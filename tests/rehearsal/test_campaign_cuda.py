@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 
-from tasks.shared import releases
+from tasks.shared.release import releases
 from tasks.shared.settings import Settings
 from tests.unit.conftest import values_of
 

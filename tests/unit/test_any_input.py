@@ -17,10 +17,13 @@ from pydantic import ValidationError
 
 from hostkit import fingerprints, gpus, modelconfig, openpgp, server, startlog
 from hostkit.process import Failure
-from tasks.shared import formats, host_checks, patches, serving, templates, wslconf
+from tasks.shared import host_checks, templates
+from tasks.shared.engine import formats, serving
 from tasks.shared.facts import machine
 from tasks.shared.host_checks.gpus import parse as parse_gpus
+from tasks.shared.release import patches
 from tasks.shared.settings import Settings, describe
+from tasks.shared.wsl import wslconf
 from tests.unit import machines
 from tests.unit.conftest import values_of
 

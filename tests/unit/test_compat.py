@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tasks.shared import compat, patches, releases, serving
+from tasks.shared.engine import compat, serving
+from tasks.shared.release import patches, releases
 from tasks.shared.settings import Settings, describe
 
 VERSION = "0.31.0"

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.shared import guards
-from tasks.shared.guards import check_python
+from tasks.shared.run import guards
+from tasks.shared.run.guards import check_python
 
 REPOSITORY = Path(__file__).parents[2]
 PYINFRA = Path(sysconfig.get_path("scripts")) / "pyinfra"

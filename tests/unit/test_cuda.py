@@ -7,7 +7,8 @@ import pytest
 from hostkit import cuda as host_cuda
 from hostkit import openpgp
 from hostkit.process import Failure
-from tasks.shared import cuda, serving
+from tasks.shared import cuda
+from tasks.shared.engine import serving
 from tests.unit.machines import PACKAGES
 
 DRIVERS = [

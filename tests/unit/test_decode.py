@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from tasks.shared import proofs, serving
+from tasks.shared.engine import proofs, serving
 from tests.gpu import decode_floor
 
 

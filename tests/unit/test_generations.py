@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from tasks.shared import generations, patches, releases
 from tasks.shared.facts.hostkit import GenerationState, HostState
-from tasks.shared.generations import Step, next_step
+from tasks.shared.generation import generations
+from tasks.shared.generation.generations import Step, next_step
+from tasks.shared.release import patches, releases
 from tasks.shared.settings import Settings
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from hostkit import pace, server
 from hostkit.pace import Pace
-from tasks.shared import switches
+from tasks.shared.generation import switches
 
 SERVER = server.Server(1, 1, "http://127.0.0.1:1", "m", "0")
 

@@ -9,7 +9,7 @@ import pytest
 from hostkit import cli, paths, preflight
 from hostkit.process import Failure
 from scripts import ask_vllm
-from tasks.shared import formats
+from tasks.shared.engine import formats
 
 VALUES = {"HOME": "/nonexistent", "ODD": 'a "b" \\ $c `d`', "EMPTY": ""}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cyclonedx.validation.json import JsonStrictValidator
 
-from tasks.shared import materials
+from tasks.shared.release import materials
 
 SERIES = Path("files/patches/vllm-0.31.0")
 TORCH = f"torch==2.11.0+cpu ; python_version < '3.12' \\\n    --hash=sha256:{'a' * 64}\n"

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from hostkit import cli, modelconfig, weights
-from tasks.shared import compat
+from tasks.shared.engine import compat
 from tasks.shared.settings import Settings, describe
 from tests.unit.test_hostkit_weights import shard
 

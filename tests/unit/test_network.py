@@ -8,7 +8,8 @@ import requests
 from pydantic import ValidationError
 
 from hostkit import network as on_host
-from tasks.shared import network, patches, releases
+from tasks.shared import network
+from tasks.shared.release import patches, releases
 from tasks.shared.settings import Settings, describe
 from tests.imitation_network import NAME
 from tests.imitation_network import network as imitated

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from maintenance import flags, manifest, new_version
-from tasks.shared import compat, patches
+from tasks.shared.engine import compat
+from tasks.shared.release import patches
 from tests.unit import standin_vllm as standin
 from tests.unit.standin_vllm import SCHEDULER, sha256
 
@@ -229,6 +230,6 @@ def test_what_is_gone_and_still_used_is_named(manifests, changes):
     ]
     ours = flags.Change("flag", "max-num-seqs", "16", None)
     assert manifest.broken([ours], known) == [
-        "flag --max-num-seqs is gone, and tasks/shared/serving.py sets it"
+        "flag --max-num-seqs is gone, and tasks/shared/engine/serving.py sets it"
     ]
     assert manifest.broken([flags.Change("flag", "max-num-seqs", "16", "8")], known) == []

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tasks.shared import patches, releases
+from tasks.shared.release import patches, releases
 
 
 @pytest.mark.parametrize("version", releases.versions())

@@ -7,7 +7,7 @@ import pytest
 import requests
 
 from maintenance import pin_patch
-from tasks.shared import patches
+from tasks.shared.release import patches
 from tests.unit import standin_vllm as standin
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

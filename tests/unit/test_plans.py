@@ -2,8 +2,9 @@
 
 import pytest
 
-from tasks.shared import generations, releases
-from tasks.shared.plans import Side, plan
+from tasks.shared.generation import generations
+from tasks.shared.generation.plans import Side, plan
+from tasks.shared.release import releases
 
 
 @pytest.fixture

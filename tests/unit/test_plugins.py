@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from tasks.shared import releases
+from tasks.shared.release import releases
 from tasks.shared.settings import describe
 from tests.unit import standin_vllm as standin
 from tests.unit.standin_host import refused

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyinfra.api import StringCommand
 
-from tasks.shared import prefetch
+from tasks.shared.run import prefetch
 
 REPOSITORY = Path(__file__).parents[2]
 PYINFRA = Path(sysconfig.get_path("scripts")) / "pyinfra"
@@ -127,7 +127,7 @@ def test_an_answer_that_is_old_is_asked_again(run, tmp_path):
     (tmp_path / "number").write_text("0\n")
     count = f"n=$(($(cat {tmp_path}/number) + 1)); echo $n | tee {tmp_path}/number"
     assert "told: 1" in run(f"tell('{count}')\n")[0]
-    old = "from tasks.shared import prefetch\nprefetch.GOOD_FOR_S = 0\n"
+    old = "from tasks.shared.run import prefetch\nprefetch.GOOD_FOR_S = 0\n"
     told = run(f"{old}tell('{count}')\n")[0]
     assert f"told: {(tmp_path / 'number').read_text()}" in told, "the last answer there was"
 

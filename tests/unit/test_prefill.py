@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from tasks.shared import packages, prefill, releases, serving
+from tasks.shared.engine import prefill, serving
+from tasks.shared.release import packages, releases
 
 THRESHOLD: dict[str, object] = {"prefill_order": "threshold", "long_prefill_token_threshold": 512}
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tasks.shared import compat, releases, serving, templates
+from tasks.shared import templates
+from tasks.shared.engine import compat, serving
+from tasks.shared.release import releases
 from tasks.shared.settings import Settings
 
 CONNECTOR = "kv-transfer-config.kv_connector_extra_config"

@@ -3,7 +3,8 @@
 import pytest
 
 from prompt_source.sources import COMPUTED, GPU_CACHE, OFFLOADED, SOURCES, FirstToken
-from tasks.shared import packages, releases, serving
+from tasks.shared.engine import serving
+from tasks.shared.release import packages, releases
 
 
 @pytest.mark.parametrize(

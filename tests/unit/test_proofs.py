@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from hostkit import proofs as host_proofs
-from tasks.shared import proofs
+from tasks.shared.engine import proofs
 from tasks.shared.settings import Settings
 
 START = "INFO 11-29 20:00:00"

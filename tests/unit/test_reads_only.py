@@ -8,7 +8,7 @@ from tests.unit.test_config import repository, run
 __all__ = ["repository", "run"]
 
 LOOKS = "from pyinfra import host\nhost.log(f'looked at {host.name}')\n"
-FAILS = "from tasks.shared import guards\nguards.end_with_failure(host)\n"
+FAILS = "from tasks.shared.run import guards\nguards.end_with_failure(host)\n"
 
 
 def test_a_run_that_plans_nothing_waits_for_nobody(run, repository):

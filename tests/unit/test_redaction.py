@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tasks.shared.redaction import CUT, Redactor
+from tasks.shared.support.redaction import CUT, Redactor
 
 CANARY = "cAnArY-0123456789_abcdef"
 HOST = "gpu-box"

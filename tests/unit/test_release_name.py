@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tasks.shared import packages, patches, releases
+from tasks.shared.release import packages, patches, releases
 from tasks.shared.settings import Settings
 
 WHEEL = f"some-quant==1.2.0 --hash=sha256:{'a' * 64}"
@@ -90,7 +90,7 @@ def _others(prefix, texts, changed):
 
 _ASK = """
 import json, runpy, sys
-from tasks.shared import releases
+from tasks.shared.release import releases
 from tasks.shared.settings import Settings
 values = {k: v for k, v in runpy.run_path("group_data/all.py").items() if k[0] != "_"}
 found = releases.wanted(Settings.model_validate(values))

@@ -3,7 +3,7 @@
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared.rollout import Batch, divide
+from tasks.shared.generation.rollout import Batch, divide
 
 HOSTS = ["a", "b", "c"]
 

@@ -4,7 +4,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from tasks.shared import formats, serving, templates
+from tasks.shared import templates
+from tasks.shared.engine import formats, serving
 from tasks.shared.settings import describe
 
 

@@ -8,7 +8,7 @@ import paramiko
 import pytest
 from pyinfra.connectors.ssh import connector_data_meta
 
-from tasks.shared import ssh
+from tasks.shared.run import ssh
 
 
 def test_a_connection_does_not_wait_for_acknowledgements():

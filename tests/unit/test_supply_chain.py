@@ -105,8 +105,8 @@ def test_whatever_fetches_something_is_known_by_what_pins_it() -> None:
     for (file, _), check in PINNED_BY.items():
         assert check in text(REPOSITORY / file), file
     users = {name(path) for path, line in lines(of_tests=False) if "Network.of(" in line}
-    assert users == {"tasks/shared/patches.py"}
-    assert "fetched hunks have sha256" in text(REPOSITORY / "tasks/shared/patches.py")
+    assert users == {"tasks/shared/release/patches.py"}
+    assert "fetched hunks have sha256" in text(REPOSITORY / "tasks/shared/release/patches.py")
 
 
 def test_tests_fetch_packages_by_hash_and_else_from_this_machine_only() -> None:

@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from tasks.shared import needs, start_limit, templates
+from tasks.shared import templates
+from tasks.shared.engine import needs, start_limit
 
 BREAKS_VLLM = ["MemoryDenyWriteExecute=", "ProcSubset=", "~@resources", "PrivateDevices="]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.shared import windows, wslconf
+from tasks.shared.wsl import windows, wslconf
 from tests.unit.machines import WSLCONFIG, changed, good
 
 BOOT = {"boot": {"systemd": "true"}}

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from tasks.shared.engine.kv_tier import LIMITS
 from tasks.shared.facts.doctor import Report, UnitReport
 from tasks.shared.facts.hostkit import HostState
 from tasks.shared.health.wanted import Wanted
 from tasks.shared.host_checks.findings import Finding, ok, problem
-from tasks.shared.kv_tier import LIMITS
 
 SEE = "to see it: deploy.py --dry --diff; to do it: deploy.py"
 KEY = "/etc/vllm/secrets.env"

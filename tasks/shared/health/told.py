@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tasks.shared.facts.doctor import ProcessReport, Report
-from tasks.shared.generations import GENERATIONS_DIR
+from tasks.shared.generation.generations import GENERATIONS_DIR
 from tasks.shared.health.code import some
 from tasks.shared.health.wanted import Wanted
 from tasks.shared.host_checks.findings import Finding, ok, problem

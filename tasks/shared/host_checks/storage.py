@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tasks.shared import windows
 from tasks.shared.facts.machine import Machine, Place
 from tasks.shared.host_checks.findings import Finding, ok, refusal, threshold, warning
+from tasks.shared.wsl import windows
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

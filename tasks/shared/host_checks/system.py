@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tasks.shared import cuda, releases
+from tasks.shared import cuda
 from tasks.shared.facts.machine import Machine
 from tasks.shared.host_checks.findings import Finding, ok, parts, refusal, threshold, warning
+from tasks.shared.release import releases
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

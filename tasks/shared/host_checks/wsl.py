@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tasks.shared import front_door, windows, wslconf
+from tasks.shared import front_door
 from tasks.shared.facts.machine import Machine
 from tasks.shared.host_checks.findings import (
     Finding,
@@ -14,6 +14,7 @@ from tasks.shared.host_checks.findings import (
     warning,
 )
 from tasks.shared.host_checks.gpus import is_blackwell
+from tasks.shared.wsl import windows, wslconf
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tasks.shared import compat, serving
+from tasks.shared.engine import compat, serving
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

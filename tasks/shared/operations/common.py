@@ -14,9 +14,9 @@ from pyinfra.api import (
 )
 from pyinfra.operations.util.files import generate_color_diff
 
-from tasks.shared import prefetch
 from tasks.shared.facts.hostkit import HostState
-from tasks.shared.refusals import refusal
+from tasks.shared.run import prefetch
+from tasks.shared.run.refusals import refusal
 from tasks.shared.trees import Tree, differences, pack
 
 

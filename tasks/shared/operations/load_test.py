@@ -8,10 +8,10 @@ from typing import Any
 from pyinfra import host, logger, state
 from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 
-from tasks.shared import switches
 from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact
 from tasks.shared.facts.load_test import LoadTestOutlook, LoadTestResult
-from tasks.shared.generations import Generation
+from tasks.shared.generation import switches
+from tasks.shared.generation.generations import Generation
 from tasks.shared.load_tests import kept, show
 from tasks.shared.load_tests.choices import LoadTestSettings
 from tasks.shared.load_tests.compare import compare

@@ -5,10 +5,10 @@ from pyinfra.api import operation
 
 from tasks.shared.facts.files import TextTree
 from tasks.shared.facts.hostkit import OutlookFact
-from tasks.shared.generations import Generation
+from tasks.shared.generation.generations import Generation
+from tasks.shared.generation.plans import Plan, Side, plan
 from tasks.shared.operations.common import Commands, is_news, refuse
-from tasks.shared.plans import Plan, Side, plan
-from tasks.shared.releases import INPUTS_DIR, Release
+from tasks.shared.release.releases import INPUTS_DIR, Release
 
 
 @operation()

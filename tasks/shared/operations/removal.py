@@ -6,11 +6,11 @@ from pyinfra import host, logger
 from pyinfra.api import operation
 
 from tasks.shared.facts.hostkit import HostkitInstalled, HostkitProblems, HostStateFact
-from tasks.shared.generations import Generation
+from tasks.shared.generation.generations import Generation
+from tasks.shared.generation.switches import Switch, operator
 from tasks.shared.operations.common import Commands, leave_open, refuse, staged_number
 from tasks.shared.operations.hostkit import Hostkit
 from tasks.shared.operations.jobs import run_job
-from tasks.shared.switches import Switch, operator
 
 
 @operation()

@@ -7,11 +7,13 @@ from pyinfra import host, logger, state
 from pyinfra.api import operation
 from pyinfra.facts.files import FileContents
 
-from tasks.shared import generations, guards, rollout
 from tasks.shared.facts.answers import NO_ANSWER, NOT_INSTALLED
 from tasks.shared.facts.files import TextTree
 from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact
-from tasks.shared.generations import GENERATIONS_DIR, NOTE, Generation, Step, next_step
+from tasks.shared.generation import generations, rollout
+from tasks.shared.generation.generations import GENERATIONS_DIR, NOTE, Generation, Step, next_step
+from tasks.shared.generation.rollout import Batch
+from tasks.shared.generation.switches import Switch, operator
 from tasks.shared.operations import builds
 from tasks.shared.operations.common import (
     Commands,
@@ -24,9 +26,8 @@ from tasks.shared.operations.common import (
 )
 from tasks.shared.operations.hostkit import Hostkit
 from tasks.shared.operations.jobs import run_job
-from tasks.shared.releases import INPUTS_DIR, Release
-from tasks.shared.rollout import Batch
-from tasks.shared.switches import Switch, operator
+from tasks.shared.release.releases import INPUTS_DIR, Release
+from tasks.shared.run import guards
 
 # Somebody else may be staging the same at this moment.
 _THIS_RUN = secrets.token_hex(4)

@@ -6,10 +6,10 @@ import posixpath
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
 
-from tasks.shared import windows, wslconf
 from tasks.shared.facts.files import FileBytes
 from tasks.shared.operations.common import Commands, refuse, show_differences
-from tasks.shared.wslconf import Values
+from tasks.shared.wsl import windows, wslconf
+from tasks.shared.wsl.wslconf import Values
 
 # Through a link, and into a file that is there as a whole or not at all.
 _WRITE = """

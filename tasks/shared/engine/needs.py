@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from tasks.shared import serving, start_limit
+from tasks.shared.engine import serving, start_limit
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

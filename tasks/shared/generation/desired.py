@@ -2,9 +2,11 @@
 
 from pyinfra import host
 
-from tasks.shared import credentials, generations, models, releases, templates
+from tasks.shared import credentials, models, templates
 from tasks.shared.facts.files import FolderIdentity
-from tasks.shared.generations import Generation
+from tasks.shared.generation import generations
+from tasks.shared.generation.generations import Generation
+from tasks.shared.release import releases
 from tasks.shared.settings import Settings, settings
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tasks.shared import patches
+from tasks.shared.release import patches
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

@@ -9,7 +9,8 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from tasks.shared import decode, prefill, texts
+from tasks.shared import texts
+from tasks.shared.engine import decode, prefill
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

@@ -4,13 +4,16 @@ from pathlib import Path
 
 from pyinfra import host
 
-from tasks.shared import credentials, desired, kv_tier, releases, templates, trees
+from tasks.shared import credentials, templates, trees
+from tasks.shared.engine import kv_tier
 from tasks.shared.facts.doctor import DoctorFact, Report
 from tasks.shared.facts.files import SecretFileMatches
-from tasks.shared.generations import GENERATIONS_DIR
+from tasks.shared.generation import desired
+from tasks.shared.generation.generations import GENERATIONS_DIR
 from tasks.shared.health.drift import KEY
 from tasks.shared.health.wanted import Wanted, sha256
 from tasks.shared.operations import plans
+from tasks.shared.release import releases
 from tasks.shared.settings import Settings, settings
 
 

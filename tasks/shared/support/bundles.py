@@ -20,8 +20,8 @@ from pyinfra.api.exceptions import DeployError
 
 from tasks.shared import credentials, inspection
 from tasks.shared.facts.doctor import ArchiveFact, Report
-from tasks.shared.redaction import Redactor
 from tasks.shared.settings import Settings
+from tasks.shared.support.redaction import Redactor
 
 README = """What is in this archive:
 

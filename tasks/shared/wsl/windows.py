@@ -3,8 +3,8 @@
 import re
 from typing import TYPE_CHECKING
 
-from tasks.shared import wslconf
 from tasks.shared.facts.machine import Machine
+from tasks.shared.wsl import wslconf
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

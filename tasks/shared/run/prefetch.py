@@ -27,7 +27,7 @@ from pyinfra.api.state import BaseStateCallback, StateStage
 from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host
 
-from tasks.shared.refusals import refusal
+from tasks.shared.run.refusals import refusal
 
 GOOD_FOR_S = 30.0
 """How long an answer is taken, in seconds: a host may have to wait for another one's turn."""

@@ -21,7 +21,7 @@ from pyinfra import state
 from pyinfra.api import Config, Host, Inventory
 from pyinfra.api.state import StateStage
 
-from tasks.shared import ssh, sudo
+from tasks.shared.run import ssh, sudo
 
 OLDEST_PYTHON = (3, 11)
 NEWEST_PYTHON = (3, 13)

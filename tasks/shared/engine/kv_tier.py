@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
-from tasks.shared import serving
+from tasks.shared.engine import serving
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

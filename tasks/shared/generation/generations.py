@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tasks.shared import formats, needs, patches, proofs, serving
-from tasks.shared.releases import Release
+from tasks.shared.engine import formats, needs, proofs, serving
+from tasks.shared.release import patches
+from tasks.shared.release.releases import Release
 from tasks.shared.trees import Link
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from tasks.shared import packages
+from tasks.shared.release import packages
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

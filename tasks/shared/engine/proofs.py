@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tasks.shared import decode
+from tasks.shared.engine import decode
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.shared import compat, packages, patches, plugins
+from tasks.shared.engine import compat
+from tasks.shared.release import packages, patches, plugins
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.shared import patches, serving
+from tasks.shared.engine import serving
+from tasks.shared.release import patches
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings

@@ -1,0 +1,1 @@
+"""What a release is built of: vLLM, its patches, our packages, plugins; its bill of materials."""

@@ -1,0 +1,1 @@
+"""An archive for somebody who helps, without anything private."""
