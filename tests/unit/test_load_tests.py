@@ -4,10 +4,10 @@ import copy
 
 import pytest
 
+from tasks.shared.facts.load_test import LoadTestOutlook
 from tasks.shared.load_tests import compare, drift, kept, plan, show, trials
-from tasks.shared.load_tests.hosts import Outlook
 
-PRODUCTION = Outlook(
+PRODUCTION = LoadTestOutlook(
     generation=3, max_model_len=65536, max_num_seqs=16, kv_tokens=293_000, hardware=["RTX 5070"]
 )
 

@@ -2,14 +2,11 @@
 
 import base64
 import hashlib
-import shlex
 
 from pyinfra.api import FactBase, QuoteString, StringCommand
 
 from tasks.shared.facts.yesorno import YesOrNo
 from tasks.shared.trees import Link, unpack
-
-UNITS_DIR = "/etc/systemd/system"
 
 
 class TextTree(FactBase[dict[str, "str | Link"]]):
@@ -96,32 +93,3 @@ class FolderHashes(FactBase[dict[str, str]]):
     def process(self, output: list[str]) -> dict[str, str]:
         pairs = (line.split("  ./", 1) for line in output if "  ./" in line)
         return {name: sha256 for sha256, name in pairs}
-
-
-class UnitFiles(FactBase[dict[str, str]]):
-    """Name to content of those of these units that are there; "" for one that is not."""
-
-    def command(self, names: list[str]) -> StringCommand:
-        loop = "for name in " + " ".join(shlex.quote(name) for name in names)
-        return StringCommand(
-            f"{loop}; do echo $name $(base64 -w 0 {UNITS_DIR}/$name 2>/dev/null); done"
-        )
-
-    @staticmethod
-    def default() -> dict[str, str]:
-        return {}
-
-    def process(self, output: list[str]) -> dict[str, str]:
-        rows = (line.partition(" ") for line in output if line.strip())
-        return {name: base64.b64decode(text).decode("utf-8", "replace") for name, _, text in rows}
-
-
-class UnitIsOn(YesOrNo):
-    """Is this unit active, and enabled for the next boot?"""
-
-    def command(self, unit: str) -> StringCommand:
-        name = QuoteString(unit)
-        return StringCommand(
-            "systemctl is-active --quiet", name, "2>/dev/null &&",
-            "systemctl is-enabled --quiet", name, "2>/dev/null && echo yes || echo no",
-        )  # fmt: skip

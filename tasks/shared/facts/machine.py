@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import re
 import shlex
 import time
 from collections.abc import Iterable, Mapping
@@ -74,6 +75,12 @@ class Machine:
     """Windows user to the bytes of their .wslconfig."""
     wsl_version: bytes = b""
     wslpath: str = ""
+
+    @property
+    def memory_bytes(self) -> int:
+        """The machine's RAM as Linux counts it; 0 if unknown."""
+        found = re.search(r"^MemTotal:\s*(\d+) kB", self.meminfo, re.MULTILINE)
+        return int(found[1]) * 1024 if found else 0
 
     @property
     def is_wsl2(self) -> bool:

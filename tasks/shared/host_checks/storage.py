@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from tasks.shared.facts.machine import Machine, Place
 from tasks.shared.host_checks.findings import Finding, ok, refusal, threshold, warning
-from tasks.shared.wsl import windows
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
@@ -47,7 +46,7 @@ def judge(machine: Machine, settings: "Settings") -> Iterator[Finding]:
 
 
 def _ram(machine: Machine, settings: "Settings") -> Iterator[Finding]:
-    total = windows.memory_bytes(machine.meminfo) / GIB
+    total = machine.memory_bytes / GIB
     if settings.accelerator != "cuda" or not total:
         yield ok("RAM", f"{total:.1f} GiB" if total else "unknown")
         return

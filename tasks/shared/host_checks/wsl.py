@@ -161,7 +161,7 @@ def _wslconfig(machine: Machine, settings: "Settings") -> Iterator[Finding]:
 
 def _memory(machine: Machine, settings: "Settings", values: dict[str, str]) -> Iterator[Finding]:
     asked = values.get("wsl2.memory", "")
-    has_gib = windows.memory_bytes(machine.meminfo) / GIB
+    has_gib = machine.memory_bytes / GIB
     if asked and wslconf.size_bytes(asked) is None:
         yield warning(
             ".wslconfig memory",

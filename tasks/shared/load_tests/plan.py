@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hostkit.benchmark import Run
+from tasks.shared.facts.load_test import LoadTestOutlook
 from tasks.shared.load_tests import trials
 from tasks.shared.load_tests.choices import LoadTestSettings
-from tasks.shared.load_tests.hosts import Outlook
 
 SHORT_TOKENS = 512
 LONG_TOKENS = 16_000
@@ -100,7 +100,7 @@ class Plan:
         }
 
 
-def plan(settings: LoadTestSettings, host: Outlook) -> Plan:
+def plan(settings: LoadTestSettings, host: LoadTestOutlook) -> Plan:
     """Every number of requests at once with every kind and length of prompts that the host takes.
 
     Prompts are cut to the model's length and to the KV pool; more requests at once than the server
@@ -160,7 +160,9 @@ def _soak(settings: LoadTestSettings, runs: Sequence[Run]) -> Soak | None:
     return Soak(f"soak: {last.name}", last.prompts, tokens, last.answer, last.concurrency, seconds)
 
 
-def _scenarios(settings: LoadTestSettings, host: Outlook, cut: list[str]) -> Iterator[Scenario]:
+def _scenarios(
+    settings: LoadTestSettings, host: LoadTestOutlook, cut: list[str]
+) -> Iterator[Scenario]:
     tokens = min(LONG_TOKENS, _longest(settings.load_test_answer, 1, host))
     for name in settings.load_test_scenarios:
         if name == "evicted_restart" and not host.has_ssd_tier:
@@ -171,7 +173,7 @@ def _scenarios(settings: LoadTestSettings, host: Outlook, cut: list[str]) -> Ite
         yield Scenario(SCENARIOS[name], tokens, host.kv_tokens, host.offloads)
 
 
-def _longest(answer: int, at_once: int, host: Outlook) -> int:
+def _longest(answer: int, at_once: int, host: LoadTestOutlook) -> int:
     """Tokens of the longest prompt that fits."""
     longest = host.max_model_len - answer - ROOM
     if host.kv_tokens:

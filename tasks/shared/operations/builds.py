@@ -1,8 +1,6 @@
 """Compiled wheels are kept on this machine, too: one host compiles, the next ones install."""
 
-import getpass
 import hashlib
-import platform
 from pathlib import Path
 
 from pyinfra import host, state
@@ -16,11 +14,6 @@ KEPT = Path("builds")
 
 _ON_HOST = "/opt/vllm/cache/built"
 _NOTE = "built.json"
-
-
-def operator() -> str:
-    """Who runs this, for the manifest."""
-    return f"{getpass.getuser()}@{platform.node()}"
 
 
 def give(name: str) -> Commands:

@@ -6,9 +6,8 @@ from pyinfra import host, state
 from pyinfra.api import QuoteString, StringCommand, operation
 
 from tasks.shared import front_door
-from tasks.shared.facts.files import UNITS_DIR
 from tasks.shared.facts.front_door import FrontDoorFact, OwnCertificateNames
-from tasks.shared.facts.units import UnitFact
+from tasks.shared.facts.units import UNITS_DIR, UnitFact
 from tasks.shared.operations.common import Commands, refuse, show_differences
 
 _DAYS = 3650

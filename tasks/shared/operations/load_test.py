@@ -9,7 +9,7 @@ from pyinfra import host, logger, state
 from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 
 from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact
-from tasks.shared.facts.load_test import LoadTestOutlook, LoadTestResult
+from tasks.shared.facts.load_test import LoadTestOutlookFact, LoadTestResult
 from tasks.shared.generation import switches
 from tasks.shared.generation.generations import Generation
 from tasks.shared.load_tests import kept, show
@@ -35,7 +35,7 @@ def measured(
 
     load_test.measured(name="Measure", settings=settings, how=How(0, 1800))
     """
-    present = host.get_fact(LoadTestOutlook)
+    present = host.get_fact(LoadTestOutlookFact)
     if not present.generation:
         yield from refuse(f"not tested: {present.why_not}")
         return

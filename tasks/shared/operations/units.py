@@ -5,9 +5,8 @@ import shlex
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
 
-from tasks.shared.facts.files import UNITS_DIR, UnitFiles, UnitIsOn
 from tasks.shared.facts.hostkit import HostStateFact
-from tasks.shared.facts.units import UnitFact
+from tasks.shared.facts.units import UNITS_DIR, UnitFact, UnitFiles, UnitIsOn
 from tasks.shared.operations.common import Commands, leave_open, publish_text, show_differences
 from tasks.shared.operations.hostkit import Hostkit
 from tasks.shared.trees import Tree, pack

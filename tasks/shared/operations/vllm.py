@@ -50,7 +50,7 @@ def release_built(release: Release) -> Commands:
         return
     yield from builds.give(release.name)
     folder = f"{INPUTS_DIR}/{release.name}"
-    what = ["build-release", folder, "--by", builds.operator()]
+    what = ["build-release", folder, "--by", operator()]
     yield from run_job(f"build-{release.name}", *what)
     yield from builds.take(release.name)
 

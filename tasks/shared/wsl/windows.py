@@ -59,9 +59,3 @@ def distribution(machine: Machine) -> str:
     r"""This distribution's name in Windows, out of \\wsl.localhost\NAME\; empty if unknown."""
     found = re.fullmatch(r"\\\\wsl(?:\.localhost|\$)\\([\w.-]+)\\?", machine.wslpath)
     return found[1] if found else ""
-
-
-def memory_bytes(meminfo: str) -> int:
-    """The machine's RAM as Linux counts it; 0 if unknown."""
-    found = re.search(r"^MemTotal:\s*(\d+) kB", meminfo, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
