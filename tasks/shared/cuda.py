@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tasks.shared.release import releases
+from tasks.shared.release import locks, releases
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
@@ -79,10 +79,10 @@ def repository(settings: "Settings", os: str) -> Repository | None:
 def version(vllm_version: str) -> str:
     """The CUDA version, "13.0", that this vLLM's torch is built with, as its lock says."""
     lock = (releases.LOCKS / f"vllm-{vllm_version}-cuda.txt").read_text(encoding="utf-8")
-    found = re.search(r"^cuda-toolkit==(\d+\.\d+)\.", lock, re.MULTILINE)
-    if not found:
-        raise ValueError(f"the lock of vLLM {vllm_version} names no cuda-toolkit")
-    return found[1]
+    for pin in locks.pins(lock):
+        if pin.name == "cuda-toolkit":
+            return ".".join(pin.version.split(".")[:2])
+    raise ValueError(f"the lock of vLLM {vllm_version} names no cuda-toolkit")
 
 
 def packages(cuda: str) -> list[str]:

@@ -107,12 +107,12 @@ def config_values(settings: "Settings") -> dict[str, Any]:
     s = settings
     certificate_file, key_file = files(s)
     return {
-        "listen": f"{_in_url(s.front_door_address)}:{s.front_door_port}",
+        "listen": texts.netloc(s.front_door_address, s.front_door_port),
         "both_families": s.front_door_address == "::",
         "certificate": certificate_file,
         "certificate_key": key_file,
         "max_body_mb": s.front_door_max_body_mb,
-        "upstream": f"{_in_url(s.listen_address)}:{s.port}",
+        "upstream": texts.netloc(s.listen_address, s.port),
         "retry_after_s": _RETRY_AFTER_S,
     }
 
@@ -138,7 +138,3 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _in_url(address: str) -> str:
-    return f"[{address}]" if ":" in address else address

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tasks.shared import texts
+
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
 
@@ -38,7 +40,7 @@ def check(settings: "Settings") -> None:
 def server(settings: "Settings") -> str:
     """Where Prometheus reaches vLLM: host:port."""
     address = _EVERYWHERE.get(settings.listen_address, settings.listen_address)
-    return f"[{address}]:{settings.port}" if ":" in address else f"{address}:{settings.port}"
+    return texts.netloc(address, settings.port)
 
 
 def rules() -> str:

@@ -1,6 +1,6 @@
-"""Checks of texts that end up in paths, units and command lines.
+"""Texts that end up in paths, units and command lines.
 
-Each returns the text or raises ValueError.
+A check returns the text or raises ValueError.
 """
 
 import ipaddress
@@ -84,3 +84,8 @@ def ip_address(text: str) -> str:
     except ValueError:
         raise ValueError("must be an IP address; 0.0.0.0 is all of them") from None
     return text
+
+
+def netloc(address: str, port: int) -> str:
+    """Address and port as a URL has them: one of IPv6 in brackets."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.shared.facts.hostkit import GenerationState, HostState
 from tasks.shared.generation import generations
-from tasks.shared.generation.generations import Step, next_step
+from tasks.shared.generation.steps import Step, next_step, no_way_back
 from tasks.shared.release import patches, releases
 from tasks.shared.settings import Settings
 
@@ -174,6 +174,6 @@ SERVED = HostState(
     ],
 )
 def test_a_way_back_leads_only_to_what_has_served(state, to, why):
-    found = generations.no_way_back(state, to)
+    found = no_way_back(state, to)
     assert (found is None) == (why is None)
     assert (found or "").startswith(why or "")

@@ -129,6 +129,6 @@ def test_the_real_locks_are_read_whole():
     """Each package of each lock has a hash, also one that is locked in several versions."""
     for lock in sorted(Path("files/locks").glob("vllm-*-*.txt")):
         text = lock.read_text()
-        found = materials.locked(text)
+        found = materials.archives(text)
         assert sum(map(len, found.values())) == len(set(text.split("--hash=")[1:])), lock
         assert all(found.values()), lock

@@ -58,6 +58,17 @@ def test_another_release_is_shown_with_its_version_patches_and_packages(side):
     assert any(line.startswith("package: pyyaml 0.") for line in changes)
 
 
+def test_a_plugin_and_a_package_of_several_versions_are_shown_as_they_change(side):
+    hashes = f" --hash=sha256:{'0' * 64}"
+    found = compared(side(plugins=[f"some-quant==1.0{hashes}"]), side())
+    assert "package: some-quant 1.0 -> none" in found.changes
+    after = side()
+    two = f"numpy==2.2.6 ; python_version < '3.11' \\\n   {hashes}\nnumpy==2.3.0 \\\n   {hashes}\n"
+    locks = [two, two.replace("2.2.6", "2.2.7")]
+    old, new = (Side(after.generation, {**after.inputs, "lock.txt": lock}) for lock in locks)
+    assert compared(old, new).changes == ("package: numpy 2.2.6 or 2.3.0 -> 2.2.7 or 2.3.0",)
+
+
 def test_a_changed_unit_and_environment_are_shown_without_the_releases_own_paths(side):
     before = side()
     unit = {**before.generation, "vllm.service": "[Unit]\nX=1\n"}

@@ -1,9 +1,8 @@
-"""A generation: a release together with what it is told. And what to do with it on a host."""
+"""A generation: a release together with what it is told."""
 
 import hashlib
 import json
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from tasks.shared.engine import formats, needs, proofs, serving
@@ -12,7 +11,6 @@ from tasks.shared.release.releases import Release
 from tasks.shared.trees import Link
 
 if TYPE_CHECKING:
-    from tasks.shared.facts.hostkit import HostState
     from tasks.shared.settings import Settings
 
 GENERATIONS_DIR = "/opt/vllm/generations"
@@ -107,44 +105,3 @@ def kv_fingerprint(settings: "Settings", weights: str) -> str:
 
 def _digest(parts: list[str]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
-
-
-def no_way_back(state: "HostState", to: int | None) -> str | None:
-    """Why a host cannot be rolled back to a generation (None: the one before); None when it can."""
-    served = sorted(number for number in state.generations if state.is_verified(number))
-    choice = f"name one that has served: --data rollback_to=N, of {served or 'none'}"
-    if to is None and state.previous in (None, state.current):
-        return f"there is no generation before {state.current}: {choice}"
-    number = state.previous if to is None else to
-    if number not in state.generations:
-        return f"there is no generation {number}: {choice}"
-    if number not in served:
-        return f"generation {number} has never served: {choice}"
-    return None
-
-
-class Step(Enum):
-    """What a deploy does with a staged generation."""
-
-    NOTHING = "it is the one that serves"
-    START = "nothing serves"
-    RESTART_NEEDED = "another generation serves"
-
-
-def next_step(state: "HostState", number: int) -> Step:
-    """Whether generation `number` may be started now.
-
-    A server that answers is never touched. One that does not is left alone while it may still come:
-    when it is the wanted one, or one that has served before, be it between two starts.
-    """
-    if state.active not in ("active", "activating", "reloading", "deactivating"):
-        return Step.START
-    served = state.running if state.running is not None else state.current
-    if served == number and state.sub == "running":
-        return Step.NOTHING
-    if served is None or served == number:
-        return Step.START
-    # Of a generation whose note was damaged it cannot be told whether it has served.
-    if state.answering or state.is_verified(served) or served not in state.generations:
-        return Step.RESTART_NEEDED
-    return Step.START

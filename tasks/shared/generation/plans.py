@@ -5,9 +5,9 @@ import json
 import re
 from dataclasses import dataclass
 
+from tasks.shared.release import locks
 from tasks.shared.trees import Link, Tree, differences
 
-_PINNED = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)", re.MULTILINE)
 _TIER = re.compile(r"(?<=/kv/)[0-9a-f]{12}")
 
 
@@ -99,7 +99,7 @@ def _patches(side: Side) -> set[str]:
 
 
 def _packages(before: Tree, after: Tree) -> list[str]:
-    old, new = (dict(_PINNED.findall(_text(tree, "lock.txt"))) for tree in (before, after))
+    old, new = _versions(before), _versions(after)
     if not old:
         return []
     return [
@@ -107,6 +107,15 @@ def _packages(before: Tree, after: Tree) -> list[str]:
         for name in sorted(old.keys() | new.keys())
         if old.get(name) != new.get(name)
     ]
+
+
+def _versions(inputs: Tree) -> dict[str, str]:
+    """Package to what is pinned of it: several versions where machines differ."""
+    found: dict[str, list[str]] = {}
+    for file in ("lock.txt", "plugins.txt"):
+        for pin in locks.pins(_text(inputs, file)):
+            found.setdefault(pin.name, []).append(pin.version)
+    return {name: " or ".join(versions) for name, versions in found.items()}
 
 
 _SHOWN = {"serve.yaml": "flags", "vllm.env": "environment", "vllm.service": "unit"}

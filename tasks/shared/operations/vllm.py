@@ -10,8 +10,8 @@ from pyinfra.facts.files import FileContents
 from tasks.shared.facts.answers import NO_ANSWER, NOT_INSTALLED
 from tasks.shared.facts.files import TextTree
 from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact
-from tasks.shared.generation import generations, rollout
-from tasks.shared.generation.generations import GENERATIONS_DIR, NOTE, Generation, Step, next_step
+from tasks.shared.generation import rollout, steps
+from tasks.shared.generation.generations import GENERATIONS_DIR, NOTE, Generation
 from tasks.shared.generation.rollout import Batch
 from tasks.shared.generation.switches import Switch, operator
 from tasks.shared.operations import builds
@@ -124,10 +124,10 @@ def started_if_nothing_serves(generation: Generation) -> Commands:
     number = present.find(generation.digest)
     if number is None:
         number = present.next_number()
-    step = next_step(present, number)
-    if step is Step.START:
+    step = steps.next_step(present, number)
+    if step is steps.Step.START:
         yield Hostkit("activate", str(number), "--by", operator())
-    elif step is Step.NOTHING:
+    elif step is steps.Step.NOTHING:
         host.noop(f"generation {number} is the one that runs")
     else:
         serving = present.current if present.running is None else present.running
@@ -243,7 +243,7 @@ def rolled_back(to: int | None, switch: Switch, batch: Batch) -> Commands:
     if present.unknown:
         yield from leave_open(present.unknown)
         return
-    why_not = rollout.stopped_by() or generations.no_way_back(present, to)
+    why_not = rollout.stopped_by() or steps.no_way_back(present, to)
     if why_not:
         yield from refuse(why_not)
         return

@@ -38,11 +38,10 @@ from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
 
 from hostkit.wheel import canonical
+from tasks.shared.release import locks
 
 SCHEMA = SchemaVersion.V1_6
 _LIBRARY = "cyclonedx-python-lib"
-_LOCKED = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)((?:.*\\\n)*.*)", re.MULTILINE)
-_SHA256 = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _PINNED = re.compile(r"\d{4}-[0-9a-f]{12}\.patch")
 
 
@@ -55,7 +54,7 @@ def bill(manifest: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
     used = [name for name in manifest["inputs"] if name.startswith(("lock.txt", "plugins.txt"))]
     used += [f"patches/{patch['name']}" for patch in manifest["patches"]]
     texts = {name: _checked(name, inputs.get(name), manifest["inputs"][name]) for name in used}
-    hashes = locked("".join(f"{texts[name]}\n" for name in used if name.endswith(".txt")))
+    hashes = archives("".join(f"{texts[name]}\n" for name in used if name.endswith(".txt")))
     release = Component(
         type=ComponentType.APPLICATION,
         name="vllm-release",
@@ -85,15 +84,15 @@ def bill(manifest: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
     return f"{text}\n"
 
 
-def locked(text: str) -> dict[tuple[str, str], list[str]]:
+def archives(text: str) -> dict[tuple[str, str], list[str]]:
     """The sha256 sums that lock files pin, by canonical name and version.
 
     A package has as many as there are archives of it, of which the installer took one.
     """
     found: dict[tuple[str, str], list[str]] = {}
-    for name, version, rest in _LOCKED.findall(text):
-        sums = found.setdefault((canonical(name), version), [])
-        sums += [each for each in _SHA256.findall(rest) if each not in sums]
+    for pin in locks.pins(text):
+        sums = found.setdefault((pin.name, pin.version), [])
+        sums += [each for each in pin.sha256 if each not in sums]
     return found
 
 

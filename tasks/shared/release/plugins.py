@@ -5,6 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from tasks.shared.release import locks
+
 _PINNED = re.compile(r"([A-Za-z0-9][\w.-]*)==([\w.!+-]+)((?: --hash=sha256:[0-9a-f]{64})+)")
 
 
@@ -18,10 +20,10 @@ def pinned(text: str) -> str:
 Pinned = Annotated[str, AfterValidator(pinned)]
 
 
-def check(plugins: list[str], lock: str) -> None:
+def check(plugins: list[str], vllm_lock: str) -> None:
     """Raise ValueError for a plugin that is named twice, or that vLLM's own lock has already."""
-    found = [_name(plugin) for plugin in plugins]
-    locked = {_name(line) for line in lock.splitlines() if "==" in line.split(" ")[0]}
+    found = [pin.name for pin in locks.pins(lock(plugins))]
+    locked = {pin.name for pin in locks.pins(vllm_lock)}
     for name in found:
         if found.count(name) > 1:
             raise ValueError(f"plugins: {name} is named twice")
@@ -32,7 +34,3 @@ def check(plugins: list[str], lock: str) -> None:
 def lock(plugins: list[str]) -> str:
     """plugins.txt of a release's inputs, as pip reads it."""
     return "".join(f"{plugin}\n" for plugin in plugins)
-
-
-def _name(requirement: str) -> str:
-    return re.sub(r"[-_.]+", "-", requirement.partition("==")[0].lower())
