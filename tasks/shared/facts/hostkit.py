@@ -69,6 +69,11 @@ class HostState(BaseModel):
     generations: dict[int, GenerationState] = {}
 
     @property
+    def serving(self) -> int | None:
+        """The generation that runs; where none is known to, the one that a start would be of."""
+        return self.current if self.running is None else self.running
+
+    @property
     def lost_current(self) -> bool:
         """Does a generation serve that the next start would not find?"""
         return self.current is None and self.running in self.generations

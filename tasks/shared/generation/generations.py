@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tasks.shared.settings import Settings
 
 GENERATIONS_DIR = "/opt/vllm/generations"
+CURRENT = "/opt/vllm/current"
+"""A link to the generation that a start is of."""
 NOTE = "generation.json"
 
 

@@ -35,12 +35,12 @@ def next_step(state: HostState, number: int) -> Step:
     """
     if state.active not in ("active", "activating", "reloading", "deactivating"):
         return Step.START
-    served = state.running if state.running is not None else state.current
-    if served == number and state.sub == "running":
+    if state.serving == number and state.sub == "running":
         return Step.NOTHING
-    if served is None or served == number:
+    if state.serving in (None, number):
         return Step.START
     # Of a generation whose note was damaged it cannot be told whether it has served.
-    if state.answering or state.is_verified(served) or served not in state.generations:
+    known = state.serving in state.generations
+    if state.answering or not known or state.is_verified(state.serving):
         return Step.RESTART_NEEDED
     return Step.START

@@ -30,7 +30,7 @@ def judge(report: Report, wanted: Wanted) -> Iterator[Finding]:
 
 
 def _settings(state: HostState, wanted: Wanted) -> Finding:
-    serving = state.running if state.running is not None else state.current
+    serving = state.serving
     held = state.generations.get(serving) if serving is not None else None
     if held is not None and held.digest == wanted.digest:
         return ok("settings", f"are those of generation {serving}")

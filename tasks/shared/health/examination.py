@@ -9,10 +9,9 @@ from tasks.shared.engine import kv_tier
 from tasks.shared.facts.doctor import DoctorFact, Report
 from tasks.shared.facts.files import SecretFileMatches
 from tasks.shared.generation import desired
-from tasks.shared.generation.generations import GENERATIONS_DIR
+from tasks.shared.generation.generations import CURRENT, GENERATIONS_DIR
 from tasks.shared.health.drift import KEY
 from tasks.shared.health.wanted import Wanted, sha256
-from tasks.shared.operations import plans
 from tasks.shared.release import releases
 from tasks.shared.settings import Settings, settings
 
@@ -28,11 +27,11 @@ def wanted(serving: int | None) -> Wanted:
     key = credentials.api_key(own.api_key_file)
     generation = desired.generation(key)
     program = trees.digest(trees.read(Path("files/hostkit")))
-    plan = plans.current_to(
+    plan = desired.plan_to(
         generation,
         releases.wanted(own),
         own.shutdown_timeout_s,
-        current="/opt/vllm/current" if serving is None else f"{GENERATIONS_DIR}/{serving}",
+        current=CURRENT if serving is None else f"{GENERATIONS_DIR}/{serving}",
     )
     return Wanted(
         digest=generation.digest,

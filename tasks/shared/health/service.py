@@ -42,7 +42,7 @@ def _server(state: HostState) -> Iterator[Finding]:
     elif not state.answering:
         yield problem(
             "server",
-            f"runs, and does not answer (generation {state.running or state.current})",
+            f"runs, and does not answer (generation {state.serving})",
             "an answer",
             "journalctl -u vllm -f shows whether it still starts; tasks/verify.py waits for it",
         )

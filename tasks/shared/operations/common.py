@@ -105,6 +105,9 @@ def refuse(reason: str) -> Generator[FunctionCommand, None, None]:
     yield refusal(reason)
 
 
+NOT_STAGED = "this generation is not staged: run deploy.py first"
+
+
 def staged_number(present: HostState, digest: str) -> int | None:
     """The generation with this digest; None when it is not staged.
 

@@ -8,7 +8,7 @@ from pyinfra.api import operation
 from tasks.shared.facts.hostkit import HostkitInstalled, HostkitProblems, HostStateFact
 from tasks.shared.generation.generations import Generation
 from tasks.shared.generation.switches import Switch, operator
-from tasks.shared.operations.common import Commands, leave_open, refuse, staged_number
+from tasks.shared.operations.common import NOT_STAGED, Commands, leave_open, refuse, staged_number
 from tasks.shared.operations.hostkit import Hostkit
 from tasks.shared.operations.jobs import run_job
 
@@ -40,7 +40,7 @@ def adopted(server: str | None, generation: Generation, switch: Switch) -> Comma
         return
     number = staged_number(present, generation.digest)
     if number is None:
-        yield from refuse("this generation is not staged: run deploy.py first")
+        yield from refuse(NOT_STAGED)
         return
     options = ["--deadline", str(switch.deadline_s), "--by", operator()]
     yield from run_job(f"adopt-{number}", "adopt", server, str(number), *options)

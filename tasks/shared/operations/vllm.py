@@ -11,11 +11,12 @@ from tasks.shared.facts.answers import NO_ANSWER, NOT_INSTALLED
 from tasks.shared.facts.files import TextTree
 from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact
 from tasks.shared.generation import rollout, steps
-from tasks.shared.generation.generations import GENERATIONS_DIR, NOTE, Generation
+from tasks.shared.generation.generations import CURRENT, GENERATIONS_DIR, NOTE, Generation
 from tasks.shared.generation.rollout import Batch
 from tasks.shared.generation.switches import Switch, operator
 from tasks.shared.operations import builds
 from tasks.shared.operations.common import (
+    NOT_STAGED,
     Commands,
     leave_open,
     publish_folder,
@@ -85,7 +86,7 @@ def generation_staged(generation: Generation) -> Commands:
             return
     number = present.next_number()
     path = f"{GENERATIONS_DIR}/{number}"
-    before = host.get_fact(TextTree, path="/opt/vllm/current")
+    before = host.get_fact(TextTree, path=CURRENT)
     show_differences(path, before, generation.files)
     candidate = f"{GENERATIONS_DIR}/candidate-{generation.digest}-{_THIS_RUN}"
     yield publish_folder(candidate, generation.files)
@@ -121,19 +122,19 @@ def started_if_nothing_serves(generation: Generation) -> Commands:
     if present.unknown:
         yield from leave_open(present.unknown)
         return
-    number = present.find(generation.digest)
+    number = staged_number(present, generation.digest)
     if number is None:
-        number = present.next_number()
+        yield from refuse(NOT_STAGED)
+        return
     step = steps.next_step(present, number)
     if step is steps.Step.START:
         yield Hostkit("activate", str(number), "--by", operator())
     elif step is steps.Step.NOTHING:
         host.noop(f"generation {number} is the one that runs")
     else:
-        serving = present.current if present.running is None else present.running
         goes_on = "goes on serving" if present.answering else "does not answer, but is left to run"
         host.log_styled(
-            f"Generation {serving} {goes_on}. Generation {number} is staged; to "
+            f"Generation {present.serving} {goes_on}. Generation {number} is staged; to "
             f"switch to it: {guards.command_for('tasks/restart_vllm.py')}",
             fg="yellow",
             log_func=logger.warning,
@@ -218,7 +219,7 @@ def switched(
         host.log_styled(present.lock, fg="yellow", log_func=logger.warning)
     number = staged_number(present, generation.digest)
     if number is None:
-        yield from refuse("this generation is not staged: run deploy.py first")
+        yield from refuse(NOT_STAGED)
         return
     if not again and number == present.running and present.answering:
         host.noop(f"generation {number} is the one that serves")
