@@ -1,7 +1,6 @@
 """Write what the current release consists of to a file on this machine. Changes nothing there."""
 
 import json
-from pathlib import Path
 
 from pyinfra import host, state
 from pyinfra.api.exceptions import DeployError
@@ -10,6 +9,7 @@ from tasks.shared.facts.files import FileBytes, TextTree
 from tasks.shared.release import materials
 from tasks.shared.release.releases import INPUTS_DIR
 from tasks.shared.settings import settings
+from tasks.shared.texts import local_path
 
 own = settings()
 if own.sbom is None:
@@ -24,7 +24,7 @@ try:
     inputs = host.get_fact(TextTree, path=f"{INPUTS_DIR}/{manifest['name']}")
     texts = {path: text for path, text in inputs.items() if isinstance(text, str)}
     bill = materials.bill(manifest, texts)
-    with Path(own.sbom).expanduser().open("x", encoding="utf-8") as file:
+    with local_path(own.sbom).open("x", encoding="utf-8") as file:
         file.write(bill)
 except (KeyError, TypeError) as error:
     what = f"the manifest.json of its release is of another kind than ours: {error!r}"

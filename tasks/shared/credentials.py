@@ -1,4 +1,4 @@
-"""Secrets that lie in 0600 files on the control machine: the API key, a token, a webhook.
+"""Secrets that lie in 0600 files on the control machine: API key, token, webhook, SSH key.
 
 Settings hold only the paths. What is read here goes to a host through `secret_file`, and nowhere
 else.
@@ -10,18 +10,20 @@ import secrets
 from functools import cache
 from pathlib import Path
 
+from tasks.shared import texts
+
 _UNSAFE = set("\"\\$`' ")
 
 
 def check_key_file(file: str) -> None:
     """Refuse a file that cannot serve as the API key; a missing one is made later."""
-    if Path(file).expanduser().exists() and len(_read_private(file)) < 16:
+    if texts.local_path(file).exists() and len(_read_private(file)) < 16:
         raise ValueError("the file must hold one key of at least 16 characters")
 
 
 def check_token_file(file: str) -> None:
     """Refuse a file that cannot serve as a token, a missing one too."""
-    if not Path(file).expanduser().exists():
+    if not texts.local_path(file).exists():
         raise ValueError("there is no such file on this machine")
     _read_private(file)
 
@@ -45,7 +47,7 @@ def api_key(file: str, *, rotate: bool = False) -> str:
 
     The same all through one run, so that a plan and what it predicts agree, and all hosts get one.
     """
-    if Path(file).expanduser().exists() and not rotate:
+    if texts.local_path(file).exists() and not rotate:
         return _read_private(file)
     return secrets.token_urlsafe(32)
 
@@ -55,7 +57,7 @@ def save_api_key(file: str, key: str) -> None:
 
     The key before lies in `<file>.previous` then: a server that was not restarted yet wants it.
     """
-    path = Path(file).expanduser()
+    path = texts.local_path(file)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.exists():
         before = _read_private(file)
@@ -83,12 +85,18 @@ def env_file(key: str) -> str:
     return f'VLLM_API_KEY="{key}"\n'
 
 
-def _read_private(file: str) -> str:
-    path = Path(file).expanduser()
+def check_private(file: str) -> Path:
+    """The path of a file that only its owner can read; ValueError for any other."""
+    path = texts.local_path(file)
     if not path.is_file():
         raise ValueError("must be a file")
     if path.stat().st_mode & 0o077:
         raise ValueError(f"others can read this file: chmod 600 {file}")
+    return path
+
+
+def _read_private(file: str) -> str:
+    path = check_private(file)
     try:
         text = path.read_text(encoding="ascii").strip()
     except UnicodeDecodeError:

@@ -67,7 +67,7 @@ def check_fit(source: ModelSource, demands: Demands) -> None:
     if source.kind != "control":
         return
     found = modelconfig.misfits(
-        Path(source.location).expanduser(),
+        texts.local_path(source.location),
         max_model_len=demands.max_model_len,
         methods=demands.methods,
     )
@@ -79,7 +79,7 @@ def check_source(source: ModelSource) -> None:
     """Refuse a folder of the control machine that is no model; ValueError says what is missing."""
     if source.kind != "control":
         return
-    folder = Path(source.location).expanduser()
+    folder = texts.local_path(source.location)
     if not folder.is_dir():
         raise ValueError("there is no such folder on this machine")
     found = weights.problems(folder)
@@ -105,7 +105,7 @@ def content_hashes(location: str) -> dict[str, str]:
     remembered = _remembered()
     hashes: dict[str, str] = {}
     fresh: dict[str, str] = {}
-    for file in weights.files(Path(location).expanduser()):
+    for file in weights.files(texts.local_path(location)):
         info = file.stat()
         key = f"{file.absolute()}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ino}"
         fresh[key] = hashes[file.name] = remembered.get(key) or _sha256(file)

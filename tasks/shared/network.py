@@ -8,11 +8,12 @@ import hashlib
 import re
 import ssl
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import requests
 from requests.adapters import HTTPAdapter
+
+from tasks.shared import texts
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
@@ -54,7 +55,7 @@ def certificates(file: str) -> dict[str, str]:
     Raises ValueError when it is not there, holds none, one that is damaged, or a private key.
     """
     try:
-        text = Path(file).expanduser().read_text(encoding="ascii")
+        text = texts.local_path(file).read_text(encoding="ascii")
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -315,6 +315,8 @@ def _all_settings() -> dict[str, Settings]:
             valid[each.name] = Settings.model_validate(_own_data(each))
         except ValidationError as error:
             problems += describe(each.name, error)
+        except OSError as error:
+            problems.append(f"  {each.name}: {error.filename}: cannot be read: {error.strerror}")
     if problems:
         count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
         raise DeployError(f"{count} in the settings:\n" + "\n".join(problems))

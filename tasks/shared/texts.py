@@ -32,6 +32,14 @@ def without_passwords(text: str) -> str:
     return re.sub(r"(\w+://)[^/\s'\"]*@", r"\1***@", text)
 
 
+def local_path(text: str) -> Path:
+    """A path on this machine; ~ is the home of its user, ~name that of another."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError(f"nobody's home on this machine is {text.partition('/')[0]}") from None
+
+
 def absolute_path(text: str) -> str:
     """A plain absolute path; a trailing slash is dropped."""
     if not text.startswith("/") or ".." in PurePosixPath(text).parts:
@@ -59,7 +67,7 @@ def new_bill(text: str) -> str:
 
 
 def _new_file(text: str, ending: str) -> str:
-    path = Path(one_line(text)).expanduser()
+    path = local_path(one_line(text))
     if not text.endswith(ending):
         raise ValueError(f"must end with {ending}")
     if path.exists():

@@ -22,6 +22,20 @@ def test_the_key_files_are_private(deployed):
     assert where == "600 root"
 
 
+def test_a_new_key_that_cannot_be_kept_here_is_not_given_to_the_host(deployed):
+    def held():
+        return deploys.on_host("cat /etc/vllm/secrets.env", host=deployed)
+
+    before = held()
+    done = deploys.pyinfra(
+        "tasks/service.py", "-y", "--data", "api_key_file=/proc/no/key", host=deployed
+    )
+    assert done.returncode == 1
+    assert "cannot write /proc/no: No such file or directory" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert held() == before
+
+
 @pytest.mark.parametrize("options", [["--dry", *NOISY], ["-y", *NOISY[:3]], ["-y", "--json"]])
 def test_the_key_is_in_nothing_that_a_run_prints(deployed, options):
     """The key is uploaded again in these runs: its file on the host is spoilt before."""

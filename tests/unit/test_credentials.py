@@ -89,3 +89,8 @@ def test_a_file_that_others_can_read_is_refused(tmp_path):
     (tmp_path / "f").chmod(0o640)
     with pytest.raises(ValueError, match="chmod 600"):
         credentials.check_key_file(file)
+
+
+def test_a_home_of_nobodys_is_refused_in_words(tmp_path):
+    with pytest.raises(ValueError, match="nobody's home on this machine is ~no-such-user"):
+        credentials.check_key_file("~no-such-user/key")

@@ -92,3 +92,25 @@ def test_each_task_checks_the_settings_when_it_runs_alone(task):
     )
     assert done.returncode == 1
     assert "port = 1: must be" in done.stderr
+
+
+LONG = "x" * 300
+"""No file can be called so: looking for it fails as for one in a folder that may not be entered."""
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "told"),
+    [
+        ("api_key_file", LONG, f"@local: {LONG}: cannot be read: File name too long"),
+        ("api_key_file", "~no-such-user/key", "nobody's home on this machine is ~no-such-user"),
+        ("model", "control:~no-such-user/m", "nobody's home on this machine is ~no-such-user"),
+        ("sbom", "~no-such-user/a.cdx.json", "nobody's home on this machine is ~no-such-user"),
+        ("ca_certificates", "~no-such-user/ca", "nobody's home on this machine is ~no-such-user"),
+    ],
+)
+def test_a_path_that_cannot_be_looked_at_is_a_mistake_in_one_line(setting, value, told):
+    done = deploy("@local", "--data", f"{setting}={value}")
+    assert done.returncode == 1
+    assert told in done.stderr
+    assert "1 mistake in the settings:" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -19,7 +19,11 @@ class Server(paramiko.ServerInterface):
         self.tried = tried
 
     def get_allowed_auths(self, _username):
-        return "password"
+        return "password,publickey"
+
+    def check_auth_publickey(self, username, _key):
+        self.tried.append(username)
+        return AUTH_FAILED
 
     def check_auth_password(self, username, _password):
         self.tried.append(username)
@@ -111,4 +115,34 @@ def test_a_host_of_another_key_than_before_is_told_nothing(reach, host):
 @pytest.mark.parametrize("told", ["no", "off"])
 def test_no_setting_lets_an_unknown_key_pass(reach, host, told):
     assert "is not in known_hosts" in reach("", ssh_strict_host_key_checking=told)
+    assert host.tried == []
+
+
+def with_key(file):
+    return {"ssh_password": "", "ssh_key": str(file)}
+
+
+def test_a_key_that_others_can_read_opens_no_host_and_one_of_the_operators_alone_may(
+    reach, host, tmp_path
+):
+    file = tmp_path / "key"
+    host.key.write_private_key_file(str(file))
+    file.chmod(0o640)
+    said = reach(host.line(host.key), **with_key(file))
+    assert f"ssh_key = '{file}': others can read this file: chmod 600 {file}" in said
+    assert host.tried == []
+    file.chmod(0o600)
+    assert "Authentication error" in reach(host.line(host.key), **with_key(file))
+    assert host.tried == ["operator"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [(None, "must be a file"), ("no key", "Invalid private key file")]
+)
+def test_a_key_that_is_none_is_said_in_one_line(reach, host, tmp_path, text, told):
+    file = tmp_path / "key"
+    if text:
+        file.touch(0o600)
+        file.write_text(text)
+    assert f"ssh_key = '{file}': {told}" in reach(host.line(host.key), **with_key(file))
     assert host.tried == []

@@ -1,12 +1,11 @@
 """A model's folder on the host."""
 
-from pathlib import Path
-
 from pyinfra import host, state
 from pyinfra.api import FileUploadCommand, QuoteString, StringCommand, operation
 from pyinfra.facts.files import FileContents
 
 from hostkit import weights
+from tasks.shared import texts
 from tasks.shared.facts.answers import NO_ANSWER, NOT_INSTALLED
 from tasks.shared.facts.files import FolderHashes
 from tasks.shared.facts.hostkit import HostkitProblems
@@ -65,7 +64,7 @@ def _upload(source: ModelSource, marker: str) -> Commands:
     yield StringCommand("mkdir -p -m 755", QuoteString(staged))
     wanted = content_hashes(source.location)
     arrived = host.get_fact(FolderHashes, path=staged) if state.is_executing else {}
-    local = Path(source.location).expanduser()
+    local = texts.local_path(source.location)
     missing = [name for name, sha256 in wanted.items() if arrived.get(name) != sha256]
     yield _room(staged, sum((local / name).stat().st_size for name in missing))
     for name in missing:

@@ -7,7 +7,7 @@ from pyinfra import host, state
 from pyinfra.api import QuoteString, StringCommand, operation
 
 from tasks.shared.facts.files import SecretFileMatches
-from tasks.shared.operations.common import Commands
+from tasks.shared.operations.common import Commands, refuse
 
 
 @operation()
@@ -31,7 +31,11 @@ def secret_file(
         host.noop(f"{path} is up to date")
         return
     if before_upload and state.is_executing:
-        before_upload()
+        try:
+            before_upload()
+        except OSError as error:
+            yield from refuse(f"cannot write {error.filename}: {error.strerror}")
+            return
     target, folder = QuoteString(path), QuoteString(f"{path}.new")
     staged = QuoteString(f"{path}.new/content")
     # A connection that breaks ends standard input early: only the whole text gets the name.

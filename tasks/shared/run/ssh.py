@@ -6,9 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import paramiko
-from pyinfra.api import Host
+from pyinfra.api import Host, State
+from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.connectors import ssh as connector
 from pyinfra.connectors.sshuserclient import client
+
+from tasks.shared import credentials
 
 
 def use_nodelay() -> None:
@@ -71,6 +74,25 @@ def check_host_keys() -> None:
     connector.connector_data_meta["ssh_strict_host_key_checking"].default = "yes"
     client.StrictPolicy = KnownHostsOnly  # type: ignore[misc]
     client.WarningPolicy = KnownHostsOnly  # type: ignore[assignment,misc]
+
+
+def check_key_files() -> None:
+    """Let no host be reached with an `ssh_key` that others can read, as ssh itself would not.
+
+    What is wrong with one is the host's, in one line; pyinfra ends with a traceback.
+    """
+    connector.get_private_key = _private_key
+
+
+_pyinfras_private_key = connector.get_private_key
+
+
+def _private_key(state: State, key_filename: str, key_password: str) -> paramiko.PKey:
+    try:
+        credentials.check_private(key_filename)
+        return _pyinfras_private_key(state, key_filename, key_password)
+    except (PyinfraError, ValueError, OSError) as error:
+        raise ConnectError(f"ssh_key = {key_filename!r}: {error}") from error
 
 
 def hide_passwords(hosts: Iterable[Host]) -> None:

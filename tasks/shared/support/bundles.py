@@ -22,6 +22,7 @@ from tasks.shared import credentials, inspection
 from tasks.shared.facts.doctor import ArchiveFact, Report
 from tasks.shared.settings import Settings
 from tasks.shared.support.redaction import Redactor
+from tasks.shared.texts import local_path
 
 README = """What is in this archive:
 
@@ -39,7 +40,7 @@ def write(own: Settings, report: Report, table: Sequence[str]) -> None:
     """Write `bundle` for the host at hand, mode 0600. Raises DeployError."""
     if len(state.activated_hosts) > 1:
         raise DeployError("bundle is of one host: name it with --limit")
-    path = Path(str(own.bundle)).expanduser()
+    path = local_path(str(own.bundle))
     redactor = Redactor(
         secrets(own),
         hosts=[
@@ -114,13 +115,18 @@ def pack(file: IO[bytes], texts: Sequence[tuple[str, str]], redactor: Redactor) 
 
 
 def secrets(own: Settings) -> list[str]:
-    """What must be in no text: the key, the one before, the token, the webhook."""
+    """What must be in no text: the key, the one before, the token, the webhook.
+
+    Raises DeployError for one that cannot be read: what is not known cannot be cut out.
+    """
     keys = (own.api_key_file, f"{own.api_key_file}.previous")
-    found = [credentials.api_key(file) for file in keys if Path(file).expanduser().exists()]
-    if own.hf_token_file:
-        found.append(credentials.token(own.hf_token_file))
-    if own.notify_file:
-        found.append(credentials.address(own.notify_file))
+    there = [file for file in keys if local_path(file).exists()]
+    found = []
+    for file in (*there, own.hf_token_file, own.notify_file):
+        try:
+            found += [credentials.token(file)] if file else []
+        except ValueError as error:
+            raise DeployError(f"{file}: {error}") from error
     return found
 
 
