@@ -13,7 +13,7 @@ if own.front_door:
         packages=["nginx", "nginx-common"],
         masked=["nginx.service"],
     )
-    certificate, _ = front_door.files(own)
+    certificate, key = front_door.files(own)
     if certificate == front_door.OWN_CERTIFICATE:
         apt.installed(name="Install what makes a certificate", packages=["openssl"])
         operations.self_signed(
@@ -25,6 +25,7 @@ if own.front_door:
         config=templates.front_door_config(own),
         unit=templates.front_door_unit(own),
         certificate=certificate,
+        key=key,
     )
 else:
     operations.closed(name="Have no front door")

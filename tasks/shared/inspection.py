@@ -6,7 +6,7 @@ from tasks.shared import host_checks
 from tasks.shared.engine import compat, serving
 from tasks.shared.facts.access import AccessFact
 from tasks.shared.facts.machine import Machine, MachineFact
-from tasks.shared.host_checks import access, findings
+from tasks.shared.host_checks import access, findings, secret_files
 from tasks.shared.settings import runs_through_sudo, settings
 
 _found: dict[str, Machine] = {}
@@ -21,6 +21,7 @@ def machine() -> Machine:
             model=own.model_dir,
             kv=serving.kv_dir(own),
             ports=list(own.ports),
+            private=secret_files.on_host(own),
             cuda_home=serving.CUDA_HOME,
             wsl2=own.wsl2,
         )

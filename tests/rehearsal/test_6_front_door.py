@@ -107,6 +107,7 @@ def opened(host, **changes):
         config=templates.front_door_config(settings),
         unit=templates.front_door_unit(settings),
         certificate=files(settings)[0],
+        key=files(settings)[1],
     )
 
 
@@ -265,6 +266,26 @@ def test_certificates_of_the_operators_are_loaded_and_renewed_while_requests_go_
     assert opened(door.host, **MINE) == NOTHING
     assert run(f"systemctl show {UNIT} -p MainPID --value", door.host) == pid
     assert door.send(kept, "GET", "/v1/models", key=door.key).status == 200
+
+
+def test_a_key_that_others_can_read_is_refused_and_a_groups_is_not(door):
+    own_certificate(door.host)
+    run("chmod 644 /srv/mine.key", door.host)
+    done = deploys.pyinfra(FILE, "-y", *data(**MINE), host=door.host)
+    assert done.returncode == 1
+    assert "/srv/mine.key is root's, mode 644, expected root's" in done.stderr
+    assert "sudo chmod 600 /srv/mine.key" in done.stderr
+    run("chgrp mail /srv/mine.key; chmod 640 /srv/mine.key", door.host)
+    assert opened(door.host, **MINE) == CHANGES
+
+
+def test_a_self_signed_certificate_whose_key_was_opened_stays_and_its_key_is_closed(door):
+    key = CERTIFICATE.replace("certificate", "key")
+    before = run(f"chmod 644 {key}; cat {CERTIFICATE}", door.host)
+    for expected in (CHANGES, NOTHING):
+        made = run_operation(door.host, front_door.self_signed, names=TOLD["front_door_names"])
+        assert made == expected
+    assert run(f"stat -c %U:%a {key}; cat {CERTIFICATE}", door.host) == f"root:600\n{before}"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tasks.shared.facts import access
+from tasks.shared.facts.file_access import FileAccess
 from tasks.shared.facts.machine import Machine, MachineFact, Place, parse
 from tasks.shared.host_checks import gpus
 from tests.unit.machines import GPUS
@@ -25,6 +26,7 @@ def run(**changes):
         "model": "/m",
         "kv": "/k",
         "ports": [1],
+        "private": [],
         "cuda_home": "/c",
         "wsl2": False,
     }
@@ -75,6 +77,16 @@ def test_the_script_tells_about_this_machine(tmp_path):
     assert place.path == str(tmp_path.resolve() / "real/not/yet")
     assert place.size_kib
     assert machine.listeners == {}
+
+
+def test_the_script_says_who_may_read_a_file_behind_a_link(tmp_path):
+    key, link = tmp_path / "key", tmp_path / "link"
+    key.touch()
+    link.symlink_to(key)
+    for mode in (0o600, 0o4644):
+        key.chmod(mode)
+        found = run(private=[str(link), f"{tmp_path}/gone", str(tmp_path)]).private
+        assert found == {str(link): FileAccess(Path(key).owner(), mode)}
 
 
 def test_the_script_names_who_listens_on_each_port():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pyinfra.api import FactBase, QuoteString, StringCommand
 
 from tasks.shared import front_door
+from tasks.shared.facts.file_access import FileAccess
 
 _GOOD_FOR_S = 30 * 86400
 
@@ -19,16 +20,19 @@ class FrontDoor:
     """The configuration that nginx works with."""
     certificate: str = ""
     """sha256 of the file that holds the certificate."""
+    key: FileAccess | None = None
+    """Who may read the file that holds its key; None when it is not there."""
 
 
 class FrontDoorFact(FactBase[FrontDoor]):
-    """The configuration, the one in force, and the certificate, in one round trip."""
+    """The configuration, the one in force, the certificate and its key, in one round trip."""
 
-    def command(self, certificate: str) -> StringCommand:
+    def command(self, certificate: str, key: str) -> StringCommand:
         return StringCommand(
             f"for file in {front_door.CONFIG} {front_door.LOADED}; do",
-            "base64 -w 0 $file 2>/dev/null; echo; done; sha256sum", QuoteString(certificate),
-            "2>/dev/null || true",
+            "base64 -w 0 $file 2>/dev/null; echo; done;",
+            "sha256sum", QuoteString(certificate), "2>/dev/null || echo;",
+            "stat -L -c '%U %a'", QuoteString(key), "2>/dev/null || echo",
         )  # fmt: skip
 
     @staticmethod
@@ -36,8 +40,13 @@ class FrontDoorFact(FactBase[FrontDoor]):
         return FrontDoor()
 
     def process(self, output: list[str]) -> FrontDoor:
-        config, loaded, *certificate = (*output, "", "")[:3]
-        return FrontDoor(_decoded(config), _decoded(loaded), certificate[0].split(" ")[0])
+        config, loaded, certificate, key = (*output, "", "", "", "")[:4]
+        return FrontDoor(
+            _decoded(config),
+            _decoded(loaded),
+            certificate.split(" ")[0],
+            FileAccess.read(key) if key.strip() else None,
+        )
 
 
 class OwnCertificateNames(FactBase[str]):

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pyinfra.api import FactBase
 
+from tasks.shared.facts.file_access import FileAccess
+
 _SCRIPT = (Path(__file__).parent / "machine.sh").read_text(encoding="utf-8")
 
 
@@ -75,6 +77,8 @@ class Machine:
     """Windows user to the bytes of their .wslconfig."""
     wsl_version: bytes = b""
     wslpath: str = ""
+    private: Mapping[str, FileAccess] = field(default_factory=dict)
+    """Of the files that others should not read, those that are there."""
 
     @property
     def memory_bytes(self) -> int:
@@ -101,11 +105,20 @@ class Machine:
 class MachineFact(FactBase[Machine]):
     """What a host is, has and runs. `wsl2` asks for the Windows side, too."""
 
-    def command(self, model: str, kv: str, ports: list[int], cuda_home: str, wsl2: bool) -> str:
+    def command(
+        self,
+        model: str,
+        kv: str,
+        ports: list[int],
+        private: list[str],
+        cuda_home: str,
+        wsl2: bool,
+    ) -> str:
         values = {
             "MODEL": model,
             "KV": kv,
             "PORTS": " ".join(map(str, ports)),
+            "PRIVATE": " ".join(private),
             "CUDA_HOME": cuda_home,
             "WSL2": "yes" if wsl2 else "",
         }
@@ -159,6 +172,7 @@ def parse(lines: Iterable[str], asked_at: float) -> Machine:
         wslconfigs={user.decode(errors="replace"): content for user, _, content in wslconfigs},
         wsl_version=sent.get("wsl_version", [b""])[0],
         wslpath=text("wslpath").strip(),
+        private=dict(_private(each) for each in sent.get("private", [])),
     )
 
 
@@ -180,6 +194,11 @@ def _place(sent: bytes) -> tuple[str, Place]:
     name, path, *numbers = sent.decode("utf-8", errors="replace").split("\n")
     kib = [int(word) for word in " ".join(numbers).split() if word.isdecimal()]
     return name, Place(path, *kib) if len(kib) == 2 else Place(path)
+
+
+def _private(sent: bytes) -> tuple[str, FileAccess]:
+    path, _, access = sent.decode("utf-8", errors="replace").partition("\n")
+    return path, FileAccess.read(access)
 
 
 def _listeners(ports: list[bytes], sent: list[bytes]) -> dict[int, tuple[Process, ...]]:

@@ -1,5 +1,5 @@
 # Everything that the checks of a host look at, read in one go; changes nothing and never fails.
-# In: $MODEL and $KV (folders), $PORTS, $CUDA_HOME, $WSL2 (yes or empty).
+# In: $MODEL and $KV (folders), $PORTS, $PRIVATE (files), $CUDA_HOME, $WSL2 (yes or empty).
 # Out: name=value where the value is one line of ASCII, name:base64 for everything else.
 export LC_ALL=C PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -78,6 +78,11 @@ for port in $PORTS; do
 done
 grep -lsazE '^(.*/)?vllm$|^VLLM::|^vllm\.entrypoints' /proc/[0-9]*/cmdline |
     while read -r file; do process "${file%/cmdline}" | send vllm; done
+
+# Who else may read what only root should: the file itself, wherever links lead.
+for file in $PRIVATE; do
+    [ ! -f "$file" ] || { echo "$file"; stat -L -c '%U %a' -- "$file"; } | send private
+done
 
 [ -n "$WSL2" ] || exit 0
 if [ -e /etc/wsl.conf ]; then send wsl_conf </etc/wsl.conf; fi

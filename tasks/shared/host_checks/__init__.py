@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tasks.shared.facts.machine import Machine
-from tasks.shared.host_checks import gpus, server, storage, system, wsl
+from tasks.shared.host_checks import gpus, secret_files, server, storage, system, wsl
 from tasks.shared.host_checks.findings import Finding
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def judge(machine: Machine, settings: "Settings") -> list[Finding]:
     """Everything that is known about the host, in the order of its layers."""
     return [
         finding
-        for layer in (system, wsl, gpus, storage, server)
+        for layer in (system, wsl, gpus, storage, server, secret_files)
         for finding in layer.judge(machine, settings)
     ]
 

@@ -6,7 +6,8 @@ from pyinfra import host, state
 from pyinfra.api import QuoteString, StringCommand, operation
 
 from tasks.shared import front_door
-from tasks.shared.facts.front_door import FrontDoorFact, OwnCertificateNames
+from tasks.shared.facts import file_access
+from tasks.shared.facts.front_door import FrontDoor, FrontDoorFact, OwnCertificateNames
 from tasks.shared.facts.units import UNITS_DIR, UnitFact
 from tasks.shared.operations.common import Commands, refuse, show_differences
 
@@ -17,7 +18,8 @@ _DAYS = 3650
 def self_signed(names: list[str]) -> Commands:
     """Ensure a self-signed certificate for these names, with a key that only root can read.
 
-    One that was made for other names, or ends within a month, is replaced.
+    One that was made for other names, or ends within a month, is replaced. One whose key others
+    could read is kept, as clients were given it: the doctor says what to think of it.
 
     + names: DNS names and IP addresses
 
@@ -25,7 +27,11 @@ def self_signed(names: list[str]) -> Commands:
     """
     wanted = front_door.alternative_names(names)
     if host.get_fact(OwnCertificateNames) == wanted:
-        host.noop(f"{front_door.OWN_CERTIFICATE} is for {', '.join(names)}")
+        key = _present(front_door.OWN_CERTIFICATE, front_door.OWN_KEY).key
+        if key and key.is_roots_alone():
+            host.noop(f"{front_door.OWN_CERTIFICATE} is for {', '.join(names)}")
+            return
+        yield StringCommand(f"chown root: {front_door.OWN_KEY} && chmod 600 {front_door.OWN_KEY}")
         return
     folder = f"{front_door.FOLDER}/tls"
     # Both files appear at once: a key beside another one's certificate would not start.
@@ -42,21 +48,24 @@ def self_signed(names: list[str]) -> Commands:
 
 
 @operation()
-def opened(config: str, unit: str, certificate: str) -> Commands:
+def opened(config: str, unit: str, certificate: str, key: str) -> Commands:
     """Ensure that nginx serves with this configuration and certificate, and starts at boot.
 
-    A change of either is loaded without ending a request; one that nginx refuses changes nothing.
+    A change of either is loaded without ending a request; one that nginx refuses changes nothing,
+    and so does a key that others can read.
 
     + config: the text of its configuration
     + unit: the text of its unit
     + certificate: the certificate's file on the host
+    + key: that of its key
 
-    front_door.opened(name="Open", config=text, unit=unit, certificate="/etc/ssl/mine.pem")
+    front_door.opened(name="Open", config=text, unit=unit, certificate="/srv/a.pem", key="/srv/a")
     """
-    present = host.get_fact(FrontDoorFact, certificate=certificate)
-    own = certificate == front_door.OWN_CERTIFICATE
-    if not present.certificate and (state.is_executing or not own):
-        yield from refuse(f"{certificate} is not on the host: see front_door_certificate")
+    present = _present(certificate, key)
+    # A plan comes before the certificate that its run makes.
+    looks = state.is_executing or certificate != front_door.OWN_CERTIFICATE
+    if looks and (why := _unusable(present, certificate, key)):
+        yield from refuse(why)
         return
     # A renewed certificate is another configuration.
     text = f"# certificate {present.certificate}\n{config}"
@@ -85,7 +94,7 @@ def closed() -> Commands:
 
     front_door.closed(name="Have no front door")
     """
-    present = host.get_fact(FrontDoorFact, certificate=front_door.OWN_CERTIFICATE)
+    present = _present(front_door.OWN_CERTIFICATE, front_door.OWN_KEY)
     unit = host.get_fact(UnitFact, unit=front_door.UNIT).text
     if not (unit or present.config or present.certificate):
         host.noop("there is no front door")
@@ -94,6 +103,21 @@ def closed() -> Commands:
         "systemctl disable --quiet --now", front_door.UNIT, "2>/dev/null;",
         f"rm -rf {front_door.FOLDER} {UNITS_DIR}/{front_door.UNIT} && systemctl daemon-reload",
     )  # fmt: skip
+
+
+def _present(certificate: str, key: str) -> FrontDoor:
+    return host.get_fact(FrontDoorFact, certificate=certificate, key=key)
+
+
+def _unusable(present: FrontDoor, certificate: str, key: str) -> str | None:
+    """Why there can be no front door with these files, in one line."""
+    if not present.certificate:
+        return f"{certificate} is not on the host: see front_door_certificate"
+    if present.key is None:
+        return f"{key} is not on the host: see front_door_certificate_key"
+    if not present.key.is_roots_alone(or_a_groups=True):
+        return f"{key} is {present.key}, expected {file_access.WANTED}: {file_access.remedy(key)}"
+    return None
 
 
 def _put(path: str, text: str, *, check: bool = False) -> Commands:
