@@ -7,8 +7,11 @@ from pyinfra.operations import files
 
 from tasks.shared import templates, trees
 from tasks.shared.engine import serving
+from tasks.shared.facts.answers import HOSTKIT
+from tasks.shared.generation.generations import GENERATIONS_DIR
 from tasks.shared.operations import apt, units, users
 from tasks.shared.operations import trees as tree_operations
+from tasks.shared.release.releases import INPUTS_DIR
 from tasks.shared.settings import settings
 
 own = settings()
@@ -34,20 +37,20 @@ users.service_user(name="Create the service's user", user="vllm", home=serving.H
 
 for path in (
     "/opt/vllm",
-    "/opt/vllm/generations",
+    GENERATIONS_DIR,
     "/opt/vllm/guard",
-    "/opt/vllm/inputs",
+    INPUTS_DIR,
 ):
     files.directory(name=f"Create {path}", path=path, user="root", group="root", mode="755")
 
 tree_operations.program(
     name="Install hostkit",
-    path="/opt/vllm/hostkit",
+    path=HOSTKIT,
     tree=program,
 )
 
 units.running(
     name="Run the memory guard",
-    unit="vllm-guard.service",
+    unit=templates.GUARD,
     text=templates.guard_unit(own, trees.digest(program)),
 )

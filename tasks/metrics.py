@@ -9,8 +9,6 @@ from tasks.shared.operations import apt, units
 from tasks.shared.operations import trees as tree_operations
 from tasks.shared.settings import settings
 
-PROMETHEUS, FIGURES = "vllm-prometheus.service", "vllm-metrics.service"
-
 own = settings()
 
 if own.metrics:
@@ -22,7 +20,7 @@ if own.metrics:
     )
     units.running(
         name="Serve the host's figures",
-        unit=FIGURES,
+        unit=templates.METRICS,
         text=templates.metrics_unit(own, trees.digest(trees.read(Path("files/hostkit")))),
     )
     tree_operations.folder(
@@ -30,8 +28,10 @@ if own.metrics:
         path=metrics.FOLDER,
         tree=templates.prometheus(own),
     )
-    units.running(name="Run Prometheus", unit=PROMETHEUS, text=templates.prometheus_unit(own))
+    units.running(
+        name="Run Prometheus", unit=templates.PROMETHEUS, text=templates.prometheus_unit(own)
+    )
 else:
-    for unit in (PROMETHEUS, FIGURES):
+    for unit in (templates.PROMETHEUS, templates.METRICS):
         units.absent(name=f"Run no {unit}", unit=unit)
     files.directory(name="Give Prometheus nothing to read", path=metrics.FOLDER, present=False)

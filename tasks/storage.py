@@ -44,6 +44,6 @@ else:
     files.file(name="Set no limits for an SSD tier", path=kv_tier.LIMITS, present=False)
 units.timer(
     name="Keep the SSD tier within its limits",
-    unit="vllm-kv-prune",
+    unit=templates.PRUNE,
     files=templates.prune(settings()),
 )

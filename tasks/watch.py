@@ -20,6 +20,6 @@ else:
     files.file(name="Tell nobody of failures", path=ADDRESS, present=False)
 units.timer(
     name="Look once a minute whether the server hangs",
-    unit="vllm-watch",
+    unit=templates.WATCH,
     files=templates.watch(settings()),
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tasks.shared import templates
 from tasks.shared.engine.kv_tier import LIMITS
 from tasks.shared.facts.doctor import Report, UnitReport
 from tasks.shared.facts.hostkit import HostState
@@ -12,8 +13,9 @@ SEE = "to see it: deploy.py --dry --diff; to do it: deploy.py"
 KEY = "/etc/vllm/secrets.env"
 _SHOWN = 4
 # Started by another unit; whether it is enabled is nobody's question.
-_ONLY_ENABLED = ("vllm-settle.service",)
-_STARTED_BY_TIMER = ("vllm-watch.service", "vllm-kv-prune.service")
+SETTLE = "vllm-settle.service"
+_ONLY_ENABLED = (SETTLE,)
+_STARTED_BY_TIMER = (f"{templates.WATCH}.service", f"{templates.PRUNE}.service")
 
 
 def judge(report: Report, wanted: Wanted) -> Iterator[Finding]:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from pyinfra import host
 
-from tasks.shared import credentials, templates, trees
+from tasks.shared import credentials, front_door, templates, trees
 from tasks.shared.engine import kv_tier
 from tasks.shared.facts.doctor import DoctorFact, Report
 from tasks.shared.facts.files import SecretFileMatches
 from tasks.shared.generation import desired
 from tasks.shared.generation.generations import CURRENT, GENERATIONS_DIR
-from tasks.shared.health.drift import KEY
+from tasks.shared.health.drift import KEY, SETTLE
 from tasks.shared.health.wanted import Wanted, sha256
 from tasks.shared.release import releases
 from tasks.shared.settings import Settings, settings
@@ -48,18 +48,16 @@ def wanted(serving: int | None) -> Wanted:
 
 def units(own: Settings, program: str) -> dict[str, str | None]:
     """The sha256 of each unit that is not part of a generation; None for one that must not be."""
-    settle = Path("templates/vllm-settle.service").read_text(encoding="utf-8")
+    settle = Path("templates", SETTLE).read_text(encoding="utf-8")
     texts: dict[str, str | None] = {
-        "vllm-guard.service": templates.guard_unit(own, program),
-        "vllm-settle.service": settle,
-        "vllm-metrics.service": templates.metrics_unit(own, program) if own.metrics else None,
-        "vllm-prometheus.service": templates.prometheus_unit(own) if own.metrics else None,
-        "vllm-front-door.service": templates.front_door_unit(own) if own.front_door else None,
+        templates.GUARD: templates.guard_unit(own, program),
+        SETTLE: settle,
+        templates.METRICS: templates.metrics_unit(own, program) if own.metrics else None,
+        templates.PROMETHEUS: templates.prometheus_unit(own) if own.metrics else None,
+        front_door.UNIT: templates.front_door_unit(own) if own.front_door else None,
     }
-    for name, made in (
-        ("vllm-watch", templates.watch(own)),
-        ("vllm-kv-prune", templates.prune(own)),
-    ):
+    timers = {templates.WATCH: templates.watch(own), templates.PRUNE: templates.prune(own)}
+    for name, made in timers.items():
         for unit in (f"{name}.service", f"{name}.timer"):
             texts[unit] = made[unit] if made else None
     return {name: None if text is None else sha256(text) for name, text in texts.items()}
