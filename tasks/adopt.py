@@ -8,9 +8,11 @@ from tasks.shared.operations import removal, vllm
 from tasks.shared.operations.secrets import secret_file
 from tasks.shared.settings import settings
 
-key_file = settings().api_key_file
+own = settings()
+
+key_file = own.api_key_file
 key = credentials.api_key(key_file)
-generation = desired.generation(key)
+generation = desired.generation(own, key)
 
 local.include("tasks/hostkit.py")
 local.include("tasks/storage.py")
@@ -25,8 +27,8 @@ secret_file(
 vllm.generation_staged(name="Stage the generation to take over with", generation=generation)
 removal.adopted(
     name="Take over from the one that runs",
-    server=settings().adopt,
+    server=own.adopt,
     generation=generation,
-    switch=switches.switch(settings(), "replacing a server that was run by hand"),
+    switch=switches.switch(own, "replacing a server that was run by hand"),
 )
 local.include("tasks/service.py")

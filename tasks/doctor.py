@@ -10,6 +10,8 @@ from tasks.shared.run import guards
 from tasks.shared.settings import settings
 from tasks.shared.support import bundles
 
+own = settings()
+
 checked = inspection.host_findings()
 found = health.as_problems(checked)
 report = Report()
@@ -20,8 +22,8 @@ if inspection.can_be_asked(checked):
 table = findings.table(found, worst="problem")
 for line, color in table:
     host.log_styled(line, fg=color, log_func=logger.warning if color else logger.info)
-if settings().bundle:
-    bundles.write(settings(), report, [line for line, _ in table])
+if own.bundle:
+    bundles.write(own, report, [line for line, _ in table])
 problems = ", ".join(dict.fromkeys(each.what for each in found if each.level == "problem"))
 if problems:
     told = f"{host.name} is not well, see above: {problems}"

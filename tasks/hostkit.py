@@ -1,7 +1,5 @@
 """What every other task needs on the host: packages, the service's user, hostkit."""
 
-from pathlib import Path
-
 from pyinfra import local
 from pyinfra.operations import files
 
@@ -13,9 +11,6 @@ from tasks.shared.operations import apt, units, users
 from tasks.shared.operations import trees as tree_operations
 from tasks.shared.release.releases import INPUTS_DIR
 from tasks.shared.settings import settings
-
-own = settings()
-program = trees.read(Path("files/hostkit"))
 
 local.include("tasks/network.py")
 apt.installed(
@@ -35,22 +30,13 @@ apt.installed(
 
 users.service_user(name="Create the service's user", user="vllm", home=serving.HOME)
 
-for path in (
-    "/opt/vllm",
-    GENERATIONS_DIR,
-    "/opt/vllm/guard",
-    INPUTS_DIR,
-):
+for path in ("/opt/vllm", GENERATIONS_DIR, INPUTS_DIR, "/opt/vllm/guard"):
     files.directory(name=f"Create {path}", path=path, user="root", group="root", mode="755")
 
-tree_operations.program(
-    name="Install hostkit",
-    path=HOSTKIT,
-    tree=program,
-)
+tree_operations.program(name="Install hostkit", path=HOSTKIT, tree=trees.hostkit())
 
 units.running(
     name="Run the memory guard",
     unit=templates.GUARD,
-    text=templates.guard_unit(own, trees.digest(program)),
+    text=templates.guard_unit(settings()),
 )

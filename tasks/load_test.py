@@ -2,7 +2,7 @@
 
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import credentials, notices
+from tasks.shared import notices
 from tasks.shared.generation import desired
 from tasks.shared.load_tests import trials
 from tasks.shared.load_tests.plan import How
@@ -16,8 +16,7 @@ try:
 except ValueError as error:
     raise DeployError(str(error)) from None
 
-key = credentials.api_key(own.api_key_file)
-generations = {label: desired.generation(key, variant) for label, variant in variants.items()}
+generations = {label: desired.generation(variant) for label, variant in variants.items()}
 for label, generation in generations.items():
     vllm.generation_staged(name=f"Stage the generation with {label}", generation=generation)
 load_test.measured(

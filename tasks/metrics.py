@@ -1,10 +1,8 @@
 """Prometheus on loopback, which keeps the server's and the host's figures and judges them."""
 
-from pathlib import Path
-
 from pyinfra.operations import files
 
-from tasks.shared import metrics, templates, trees
+from tasks.shared import metrics, templates
 from tasks.shared.operations import apt, units
 from tasks.shared.operations import trees as tree_operations
 from tasks.shared.settings import settings
@@ -21,7 +19,7 @@ if own.metrics:
     units.running(
         name="Serve the host's figures",
         unit=templates.METRICS,
-        text=templates.metrics_unit(own, trees.digest(trees.read(Path("files/hostkit")))),
+        text=templates.metrics_unit(own),
     )
     tree_operations.folder(
         name="Write what Prometheus reads, and when it alerts",

@@ -8,9 +8,11 @@ from tasks.shared.operations.secrets import secret_file
 from tasks.shared.release import releases
 from tasks.shared.settings import settings
 
+own = settings()
+
 TOKEN = "/etc/vllm/hf_token"
 
-token_file = settings().hf_token_file
+token_file = own.hf_token_file
 if token_file:
     secret_file(
         name="Write the Hugging Face token", path=TOKEN, content=credentials.token(token_file)
@@ -18,9 +20,9 @@ if token_file:
 else:
     files.file(name="Keep no Hugging Face token", path=TOKEN, present=False)
 models.present(
-    name=f"Provide the model {settings().model_dir}",
-    source=settings().source,
-    demands=settings().demands,
-    release=releases.wanted(settings()).name,
-    endpoint=settings().hf_endpoint,
+    name=f"Provide the model {own.model_dir}",
+    source=own.source,
+    demands=own.demands,
+    release=releases.wanted(own).name,
+    endpoint=own.hf_endpoint,
 )

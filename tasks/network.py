@@ -8,7 +8,9 @@ from tasks.shared import network
 from tasks.shared.operations import certificates
 from tasks.shared.settings import settings
 
-environment = network.environment(settings())
+own = settings()
+
+environment = network.environment(own)
 
 files.directory(name="Create /etc/vllm", path="/etc/vllm", user="root", group="root", mode="755")
 if environment:
@@ -25,5 +27,5 @@ else:
 certificates.trusted(
     name="Trust this network's own certificates",
     path=network.CERTIFICATES,
-    certificates=network.trusted(settings()),
+    certificates=network.trusted(own),
 )

@@ -1,17 +1,19 @@
 """Restart the server on the staged generation: idle check, one watched start, host by host."""
 
-from tasks.shared import credentials, notices
+from tasks.shared import notices
 from tasks.shared.generation import desired, rollout, switches
 from tasks.shared.operations import vllm
 from tasks.shared.settings import settings
 
+own = settings()
+
 notices.failures()
-generation = desired.generation(credentials.api_key(settings().api_key_file))
+generation = desired.generation(own)
 
 for batch in rollout.batches():
     vllm.switched(
         name=batch.title("Restart the server"),
         generation=generation,
-        switch=switches.switch(settings(), "restarting the server"),
+        switch=switches.switch(own, "restarting the server"),
         batch=batch,
     )

@@ -10,11 +10,13 @@ from tasks.shared.operations import vllm
 from tasks.shared.operations.secrets import secret_file
 from tasks.shared.settings import settings
 
+own = settings()
+
 notices.failures()
-key_file = settings().api_key_file
+key_file = own.api_key_file
 key = credentials.api_key(key_file, rotate=True)
-generation = desired.generation(key)
-switch = switches.switch(settings(), "replacing the API key")
+generation = desired.generation(own, key)
+switch = switches.switch(own, "replacing the API key")
 
 vllm.generation_staged(name="Stage the generation with the new key", generation=generation)
 vllm.switchable(

@@ -11,7 +11,7 @@ from tasks.shared.settings import settings
 notices.failures()
 key_file = settings().api_key_file
 key = credentials.api_key(key_file)
-generation = desired.generation(key)
+generation = desired.generation(settings(), key)
 
 secret_file(
     name="Write the API key",

@@ -12,16 +12,18 @@ from tasks.shared.engine import kv_tier, serving
 from tasks.shared.operations import units
 from tasks.shared.settings import settings
 
+own = settings()
+
 for path in ("/var/lib/vllm", "/var/lib/vllm/health", models.MODELS_DIR):
     files.directory(name=f"Create {path}", path=path, user="root", group="root", mode="755")
 
 files.directory(
     name="Create the service's home", path=serving.HOME, user="vllm", group="vllm", mode="750"
 )
-if settings().kv_ssd_gb:
+if own.kv_ssd_gb:
     files.directory(
         name="Create the folder of the SSD tier",
-        path=serving.kv_dir(settings()),
+        path=serving.kv_dir(own),
         user="vllm",
         group="vllm",
         mode="750",
@@ -29,13 +31,13 @@ if settings().kv_ssd_gb:
     files.put(
         name="Mark it as one in which hostkit may remove blocks",
         src=StringIO("hostkit keeps this folder within the limits of /etc/vllm/kv-tier.json.\n"),
-        dest=kv_tier.marker(settings()),
+        dest=kv_tier.marker(own),
         mode="644",
         create_remote_dir=False,
     )
     files.put(
         name="Write the limits of the SSD tier",
-        src=StringIO(kv_tier.limits(settings())),
+        src=StringIO(kv_tier.limits(own)),
         dest=kv_tier.LIMITS,
         mode="644",
         create_remote_dir=False,
@@ -45,5 +47,5 @@ else:
 units.timer(
     name="Keep the SSD tier within its limits",
     unit=templates.PRUNE,
-    files=templates.prune(settings()),
+    files=templates.prune(own),
 )

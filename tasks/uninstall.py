@@ -4,9 +4,11 @@ from tasks.shared.engine import serving
 from tasks.shared.operations import removal
 from tasks.shared.settings import settings
 
+own = settings()
+
 removal.uninstalled(
     name="Uninstall",
-    also=settings().uninstall_also,
-    kv_dir=serving.kv_dir(settings()),
-    force=settings().force == "yes",
+    also=own.uninstall_also,
+    kv_dir=serving.kv_dir(own),
+    force=own.force == "yes",
 )

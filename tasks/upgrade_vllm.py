@@ -5,20 +5,21 @@ Another version, other patches, a changed setting or model are all the same to i
 
 from pyinfra import local
 
-from tasks.shared import credentials
 from tasks.shared.generation import desired, rollout, switches
 from tasks.shared.operations import plans, vllm
 from tasks.shared.release import releases
 from tasks.shared.settings import settings
 
-generation = desired.generation(credentials.api_key(settings().api_key_file))
+own = settings()
+
+generation = desired.generation(own)
 
 plans.agreed(
     name="Show what would change",
     generation=generation,
-    release=releases.wanted(settings()),
-    drain_s=settings().shutdown_timeout_s,
-    expected=settings().plan,
+    release=releases.wanted(own),
+    drain_s=own.shutdown_timeout_s,
+    expected=own.plan,
 )
 local.include("tasks/check_host.py")
 local.include("tasks/hostkit.py")
@@ -30,7 +31,7 @@ for batch in rollout.batches():
     vllm.switched(
         name=batch.title("Switch to it"),
         generation=generation,
-        switch=switches.switch(settings(), "upgrading the server", go_back=True, compare=True),
+        switch=switches.switch(own, "upgrading the server", go_back=True, compare=True),
         batch=batch,
         again=False,
     )

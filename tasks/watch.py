@@ -7,9 +7,11 @@ from tasks.shared.operations import units
 from tasks.shared.operations.secrets import secret_file
 from tasks.shared.settings import settings
 
+own = settings()
+
 ADDRESS = "/etc/vllm/notify"
 
-notify_file = settings().notify_file
+notify_file = own.notify_file
 if notify_file:
     secret_file(
         name="Write who is told of failures",
@@ -21,5 +23,5 @@ else:
 units.timer(
     name="Look once a minute whether the server hangs",
     unit=templates.WATCH,
-    files=templates.watch(settings()),
+    files=templates.watch(own),
 )

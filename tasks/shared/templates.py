@@ -36,6 +36,12 @@ def _timer(unit: str, **values: Any) -> dict[str, str]:
     return {name: _rendered(name, **values) for name in names}
 
 
+@cache
+def hostkit_digest() -> str:
+    """Tells one hostkit from another: what it runs is restarted when it changes."""
+    return trees.digest(trees.hostkit())
+
+
 def unit(settings: Settings) -> str:
     """The text of vllm.service."""
     return _rendered(
@@ -72,9 +78,9 @@ def watch(settings: Settings) -> dict[str, str] | None:
     return _timer(WATCH, settings=settings) if settings.hang_after_s else None
 
 
-def guard_unit(settings: Settings, hostkit_digest: str) -> str:
+def guard_unit(settings: Settings) -> str:
     """The text of `GUARD`."""
-    return _rendered(GUARD, settings=settings, hostkit_digest=hostkit_digest)
+    return _rendered(GUARD, settings=settings, hostkit_digest=hostkit_digest())
 
 
 def prometheus(settings: Settings) -> trees.Tree:
@@ -89,9 +95,9 @@ def prometheus_unit(settings: Settings) -> str:
     return _rendered(PROMETHEUS, settings=settings, config_digest=digest)
 
 
-def metrics_unit(settings: Settings, hostkit_digest: str) -> str:
+def metrics_unit(settings: Settings) -> str:
     """The text of `METRICS`."""
-    return _rendered(METRICS, settings=settings, hostkit_digest=hostkit_digest)
+    return _rendered(METRICS, settings=settings, hostkit_digest=hostkit_digest())
 
 
 def front_door_config(settings: Settings) -> str:

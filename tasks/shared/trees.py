@@ -7,6 +7,7 @@ import tarfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 
@@ -28,6 +29,12 @@ def read(folder: Path, pattern: str = "**/*.py") -> dict[str, str]:
         for path in sorted(folder.glob(pattern))
         if path.is_file()
     }
+
+
+@cache
+def hostkit() -> Tree:
+    """The program on the host, as it is installed."""
+    return read(Path("files/hostkit"))
 
 
 def digest(tree: Tree) -> str:

@@ -82,7 +82,7 @@ def test_nothing_of_it_listens_on_another_address_than_loopback(make):
     settings = make(**address, metrics_port=9999, metrics_exporter_port=9998)
     unit = templates.prometheus_unit(settings)
     assert re.findall(r"--web\.\S+", unit) == ["--web.listen-address=127.0.0.1:9999"]
-    assert "figures --serve 9998" in templates.metrics_unit(settings, "x")
+    assert "figures --serve 9998" in templates.metrics_unit(settings)
     assert exporter.ADDRESS == "127.0.0.1"
 
 

@@ -10,21 +10,20 @@ from tasks.shared.generation.generations import CURRENT, Generation
 from tasks.shared.generation.plans import Plan, Side, plan
 from tasks.shared.release import releases
 from tasks.shared.release.releases import INPUTS_DIR, Release
-from tasks.shared.settings import Settings, settings
+from tasks.shared.settings import Settings
 
 
-def generation(key: str, variant: Settings | None = None) -> Generation:
-    """The generation for the host at hand, its server guarded by this API key.
+def generation(settings: Settings, key: str | None = None) -> Generation:
+    """The generation that these settings ask for on the host at hand.
 
-    A `variant` of its settings takes their place.
+    `key` is the API key that guards its server; None: that of this run.
     """
-    s = variant or settings()
     return generations.wanted(
-        s,
-        releases.wanted(s),
-        weights=_weights(s.source),
-        unit=templates.unit(s),
-        key_digest=credentials.digest(key),
+        settings,
+        releases.wanted(settings),
+        weights=_weights(settings.source),
+        unit=templates.unit(settings),
+        key_digest=credentials.digest(key or credentials.api_key(settings.api_key_file)),
     )
 
 

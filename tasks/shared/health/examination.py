@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pyinfra import host
 
-from tasks.shared import credentials, front_door, templates, trees
+from tasks.shared import credentials, front_door, templates
 from tasks.shared.engine import kv_tier
 from tasks.shared.facts.doctor import DoctorFact, Report
 from tasks.shared.facts.files import SecretFileMatches
@@ -25,8 +25,7 @@ def wanted(serving: int | None) -> Wanted:
     """What a deploy would leave behind, compared with the generation that serves."""
     own = settings()
     key = credentials.api_key(own.api_key_file)
-    generation = desired.generation(key)
-    program = trees.digest(trees.read(Path("files/hostkit")))
+    generation = desired.generation(own, key)
     plan = desired.plan_to(
         generation,
         releases.wanted(own),
@@ -36,8 +35,8 @@ def wanted(serving: int | None) -> Wanted:
     return Wanted(
         digest=generation.digest,
         changes=plan.changes,
-        hostkit=program,
-        units=units(own, program),
+        hostkit=templates.hostkit_digest(),
+        units=units(own),
         limits=sha256(kv_tier.limits(own)) if own.kv_ssd_gb else None,
         key_matches=host.get_fact(
             SecretFileMatches, path=KEY, sha256=sha256(credentials.env_file(key))
@@ -46,13 +45,13 @@ def wanted(serving: int | None) -> Wanted:
     )
 
 
-def units(own: Settings, program: str) -> dict[str, str | None]:
+def units(own: Settings) -> dict[str, str | None]:
     """The sha256 of each unit that is not part of a generation; None for one that must not be."""
     settle = Path("templates", SETTLE).read_text(encoding="utf-8")
     texts: dict[str, str | None] = {
-        templates.GUARD: templates.guard_unit(own, program),
+        templates.GUARD: templates.guard_unit(own),
         SETTLE: settle,
-        templates.METRICS: templates.metrics_unit(own, program) if own.metrics else None,
+        templates.METRICS: templates.metrics_unit(own) if own.metrics else None,
         templates.PROMETHEUS: templates.prometheus_unit(own) if own.metrics else None,
         front_door.UNIT: templates.front_door_unit(own) if own.front_door else None,
     }
