@@ -1,7 +1,5 @@
 """Measure the server with vLLM's own benchmark, and compare it with the last time."""
 
-from pyinfra.api.exceptions import DeployError
-
 from tasks.shared import notices
 from tasks.shared.generation import desired
 from tasks.shared.load_tests import trials
@@ -9,14 +7,12 @@ from tasks.shared.load_tests.plan import How
 from tasks.shared.operations import load_test, vllm
 from tasks.shared.settings import settings
 
-notices.failures()
 own = settings()
-try:
-    variants = trials.of(own)
-except ValueError as error:
-    raise DeployError(str(error)) from None
 
-generations = {label: desired.generation(variant) for label, variant in variants.items()}
+notices.failures()
+variants = trials.of(own).items()
+generations = {label: desired.generation(variant) for label, variant in variants}
+
 for label, generation in generations.items():
     vllm.generation_staged(name=f"Stage the generation with {label}", generation=generation)
 load_test.measured(

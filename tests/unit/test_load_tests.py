@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+from pyinfra.api.exceptions import DeployError
 
 from tasks.shared.facts.load_test import LoadTestOutlook
 from tasks.shared.load_tests import compare, drift, kept, plan, show, trials
@@ -233,7 +234,7 @@ def test_memory_that_the_host_lacks_is_shown_and_not_judged():
 
 def test_a_sweep_tries_one_to_four_tokens_once_the_risk_is_accepted(make):
     assert trials.of(make()) == {}
-    with pytest.raises(ValueError, match=r"sweep = mtp: mtp_tokens = 2: .*mtp-above-1"):
+    with pytest.raises(DeployError, match=r"sweep = mtp: mtp_tokens = 2: .*mtp-above-1"):
         trials.of(make(sweep="mtp"))
     found = trials.of(make(sweep="mtp", accept_risks=["mtp-above-1"]))
     assert {label: each.mtp_tokens for label, each in found.items()} == {
@@ -242,7 +243,7 @@ def test_a_sweep_tries_one_to_four_tokens_once_the_risk_is_accepted(make):
 
 
 def test_a_sweep_of_a_profile_that_does_not_speculate_is_refused(make):
-    with pytest.raises(ValueError, match="this profile does not speculate"):
+    with pytest.raises(DeployError, match="this profile does not speculate"):
         trials.of(make(sweep="mtp", mtp_tokens=0))
 
 
@@ -264,7 +265,7 @@ def test_a_profile_is_a_generation_with_a_profiler_and_a_few_requests(make):
 
 
 def test_a_soak_a_sweep_and_a_profile_are_not_made_together(make):
-    with pytest.raises(ValueError, match="profile and soak are asked for: one of them in a run"):
+    with pytest.raises(DeployError, match="profile and soak are asked for: one of them in a run"):
         trials.of(make(profile=1, soak=1.0))
 
 

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from pyinfra.api.exceptions import DeployError
+
 from tasks.shared.engine import compat, serving
 
 if TYPE_CHECKING:
@@ -23,11 +25,11 @@ PROFILER = {
 def of(settings: "Settings") -> dict[str, "Settings"]:
     """The variants that `sweep` or `profile` ask for, by the label that their rows get.
 
-    Raises ValueError for one that files/compat refuses; it names the risk to accept.
+    Raises DeployError for one that files/compat refuses; it names the risk to accept.
     """
     asked = [name for name in ("sweep", "profile", "soak") if getattr(settings, name)]
     if len(asked) > 1:
-        raise ValueError(f"{' and '.join(asked)} are asked for: one of them in a run")
+        raise DeployError(f"{' and '.join(asked)} are asked for: one of them in a run")
     if settings.profile:
         told = settings.extra_serve_args | {"profiler-config": PROFILER}
         return {"profiler": settings.model_copy(update={"extra_serve_args": told})}
@@ -36,7 +38,7 @@ def of(settings: "Settings") -> dict[str, "Settings"]:
 
 def _sweep(settings: "Settings") -> dict[str, "Settings"]:
     if not settings.mtp_tokens:
-        raise ValueError("sweep = mtp: this profile does not speculate (mtp_tokens is 0)")
+        raise DeployError("sweep = mtp: this profile does not speculate (mtp_tokens is 0)")
     variants = {
         f"MTP {tokens}": settings.model_copy(update={"mtp_tokens": tokens}) for tokens in MTP_TOKENS
     }
@@ -44,5 +46,5 @@ def _sweep(settings: "Settings") -> dict[str, "Settings"]:
         try:
             compat.check(variant)
         except ValueError as error:
-            raise ValueError(f"sweep = mtp: {error}") from error
+            raise DeployError(f"sweep = mtp: {error}") from error
     return variants

@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pyinfra.api.exceptions import DeployError
 from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -28,8 +29,11 @@ _POINTS = 200
 _WIDTH = 100
 
 
-class NoFigures(Exception):
+class NoFigures(DeployError):
     """There is nothing to report; the reason in one line."""
+
+    def __init__(self, reason: str, host: str = "") -> None:
+        super().__init__(f"{host and f'{host}: '}no report: {reason}")
 
 
 @dataclass(frozen=True)
@@ -125,12 +129,13 @@ def asked(settings: "Settings", now: float) -> Asked:
 def make(host: str, asked: Asked, traffic: Traffic) -> Report:
     """The report of what a host told. Raises NoFigures."""
     if traffic.problem:
-        raise NoFigures(traffic.problem)
+        raise NoFigures(traffic.problem, host)
     figures = Figures(traffic)
     if figures.first_sample is None:
         raise NoFigures(
             f"Prometheus has recorded nothing of the server {asked.period}: it began later, or "
-            "keeps it no longer (metrics_retention_days)"
+            "keeps it no longer (metrics_retention_days)",
+            host,
         )
     return Report(f"Traffic of {host}", asked, figures)
 
