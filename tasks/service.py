@@ -8,10 +8,12 @@ from tasks.shared.operations import units, vllm
 from tasks.shared.operations.secrets import secret_file
 from tasks.shared.settings import settings
 
+own = settings()
+
 notices.failures()
-key_file = settings().api_key_file
+key_file = own.api_key_file
 key = credentials.api_key(key_file)
-generation = desired.generation(settings(), key)
+generation = desired.generation(own, key)
 
 secret_file(
     name="Write the API key",

@@ -4,5 +4,7 @@ from tasks.shared import notices
 from tasks.shared.operations import vllm
 from tasks.shared.settings import settings
 
+own = settings()
+
 notices.failures()
-vllm.answering(name="Ask the server for a completion", deadline_s=settings().ready_timeout_s)
+vllm.answering(name="Ask the server for a completion", deadline_s=own.ready_timeout_s)

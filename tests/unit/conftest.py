@@ -1,6 +1,8 @@
 """Settings to test with: group_data/all.py as delivered, and the rehearsal's changes to it."""
 
 import runpy
+import shutil
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +47,20 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Host:
     return host
 
 
-@pytest.fixture
-def own(host: Host) -> Host:
-    """A built release to damage."""
+@pytest.fixture(scope="module")
+def as_built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Host, Path]:
+    """A host with a built release, and a copy of its folder."""
+    host = Host(tmp_path_factory.mktemp("own"))
     done = host.build()
     assert done.returncode == 0, done.stderr
-    return host
+    copy = host.folder.with_name(f"{host.folder.name}-as-built")
+    return host, shutil.copytree(host.folder, copy, symlinks=True)
+
+
+@pytest.fixture
+def own(as_built: tuple[Host, Path]) -> Host:
+    """A built release to damage, in the place in which it was built."""
+    host, copy = as_built
+    shutil.rmtree(host.folder)
+    shutil.copytree(copy, host.folder, symlinks=True)
+    return deepcopy(host)
