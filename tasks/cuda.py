@@ -3,7 +3,6 @@
 from io import StringIO
 
 from pyinfra import host, logger
-from pyinfra.api.exceptions import DeployError
 from pyinfra.operations import files
 
 from tasks.shared import cuda, inspection
@@ -17,18 +16,7 @@ if own.accelerator != "cuda":
     host.log(f"accelerator = {own.accelerator}: no CUDA toolkit is needed", logger.info)
 else:
     version = cuda.version(own.vllm_version)
-    machine = inspection.machine()
-    repository = cuda.repository(own, machine.os)
-    if repository is None:
-        raise DeployError(
-            f"{host.name}: NVIDIA has no repository here for {machine.os}: set cuda_repository, or "
-            f"use one of {', '.join(cuda.DISTRIBUTIONS)}"
-        )
-    if others := cuda.other_sources(machine.apt_sources, repository):
-        raise DeployError(
-            f"{host.name}: {', '.join(others)} names the CUDA repository, too, and apt takes "
-            f"no two keys for one: {cuda.remove_sources(others)}"
-        )
+    repository = inspection.cuda_repository()
     operations.key_trusted(
         name="Trust the key of NVIDIA's repository", repository=repository, path=cuda.KEYRING
     )

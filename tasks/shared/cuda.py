@@ -76,6 +76,22 @@ def repository(settings: "Settings", os: str) -> Repository | None:
     return Repository(f"{_NVIDIA}/{name}/x86_64/", fingerprint)
 
 
+def usable_repository(settings: "Settings", os: str, apt_sources: str) -> Repository:
+    """The same, beside the sources that apt has. ValueError when there is none, or it is in use."""
+    found = repository(settings, os)
+    if found is None:
+        raise ValueError(
+            f"NVIDIA has no repository here for {os}: set cuda_repository, or use one of "
+            f"{', '.join(DISTRIBUTIONS)}"
+        )
+    if others := other_sources(apt_sources, found):
+        raise ValueError(
+            f"{', '.join(others)} names the CUDA repository, too, and apt takes no two keys for "
+            f"one: {remove_sources(others)}"
+        )
+    return found
+
+
 def version(vllm_version: str) -> str:
     """The CUDA version, "13.0", that this vLLM's torch is built with, as its lock says."""
     lock = (releases.LOCKS / f"vllm-{vllm_version}-cuda.txt").read_text(encoding="utf-8")

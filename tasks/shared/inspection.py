@@ -1,8 +1,9 @@
 """The host at hand, looked at once a run."""
 
 from pyinfra import host
+from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import host_checks
+from tasks.shared import cuda, host_checks
 from tasks.shared.engine import compat, serving
 from tasks.shared.facts.access import AccessFact
 from tasks.shared.facts.machine import Machine, MachineFact
@@ -37,6 +38,14 @@ def host_findings() -> list[findings.Finding]:
     if can_be_asked(found):
         found += host_checks.judge(machine(), own)
     return [*found, *(findings.warning("settings", text, "", "") for text in compat.warnings(own))]
+
+
+def cuda_repository() -> cuda.Repository:
+    """Where the host at hand gets its toolkit from. DeployError where that cannot be."""
+    try:
+        return cuda.usable_repository(settings(), machine().os, machine().apt_sources)
+    except ValueError as error:
+        raise DeployError(f"{host.name}: {error}") from None
 
 
 def can_be_asked(found: list[findings.Finding]) -> bool:

@@ -52,6 +52,42 @@ def test_a_plan_with_a_driver_in_it_is_seen_through():
     assert cuda.planned_drivers(plan[:4]) == []
 
 
+KEYRINGS = "/etc/apt/sources.list.d/cuda-wsl-ubuntu-x86_64.list"
+NVIDIAS = "https://developer.download.nvidia.com/compute/cuda/repos/wsl-ubuntu/x86_64"
+
+
+@pytest.mark.parametrize(
+    ("os", "apt_sources", "reason"),
+    [
+        (
+            "ubuntu 20.04",
+            "",
+            "no repository here for ubuntu 20.04: set cuda_repository, or use one",
+        ),
+        (
+            "ubuntu 24.04",
+            f"{KEYRINGS}:deb [signed-by=/x] {NVIDIAS}/ /\n{KEYRINGS}:deb {NVIDIAS} /\n",
+            f"^{KEYRINGS} names the CUDA repository, .*sudo rm -f {KEYRINGS}$",
+        ),
+    ],
+)
+def test_a_repository_that_is_not_there_or_that_apt_has_already_is_refused(
+    make, os, apt_sources, reason
+):
+    with pytest.raises(ValueError, match=reason):
+        cuda.usable_repository(make(), os, apt_sources)
+
+
+def test_a_repository_beside_others_and_our_own_source_of_it_is_usable(make):
+    others = (
+        "/etc/apt/sources.list:deb https://example.com/ubuntu noble main\n"
+        f"/etc/apt/sources.list.d/x.list:deb {NVIDIAS}-other /\n"
+        f"{cuda.SOURCE_FILE}:URIs: {NVIDIAS}/\n"
+    )
+    found = cuda.usable_repository(make(), "ubuntu 24.04", others)
+    assert found.url == f"{NVIDIAS}/"
+
+
 def test_an_installed_driver_is_seen_in_every_state_that_has_its_files():
     listing = ["ii  libcuda1 580", "iU  nvidia-driver-580 580", "iF  libnvidia-ml1 5"]
     assert cuda.installed_drivers(listing) == ["libcuda1", "nvidia-driver-580", "libnvidia-ml1"]
