@@ -5,25 +5,19 @@ from pyinfra import local
 from tasks.shared import credentials
 from tasks.shared.generation import desired, switches
 from tasks.shared.operations import removal, vllm
-from tasks.shared.operations.secrets import secret_file
+from tasks.shared.operations.secrets import api_key
 from tasks.shared.settings import settings
 
 own = settings()
 
-key_file = own.api_key_file
-key = credentials.api_key(key_file)
+key = credentials.api_key(own.api_key_file)
 generation = desired.generation(own, key)
 
 local.include("tasks/hostkit.py")
 local.include("tasks/storage.py")
 local.include("tasks/build_vllm.py")
 local.include("tasks/model.py")
-secret_file(
-    name="Write the API key",
-    path="/etc/vllm/secrets.env",
-    content=credentials.env_file(key),
-    before_upload=lambda: credentials.save_api_key(key_file, key),
-)
+api_key(name="Write the API key", file=own.api_key_file, key=key)
 vllm.generation_staged(name="Stage the generation to take over with", generation=generation)
 removal.adopted(
     name="Take over from the one that runs",

@@ -10,15 +10,15 @@ from tasks.shared.settings import settings
 
 own = settings()
 
-TOKEN = "/etc/vllm/hf_token"
-
 token_file = own.hf_token_file
 if token_file:
     secret_file(
-        name="Write the Hugging Face token", path=TOKEN, content=credentials.token(token_file)
+        name="Write the Hugging Face token",
+        path=credentials.TOKEN,
+        content=credentials.token(token_file),
     )
 else:
-    files.file(name="Keep no Hugging Face token", path=TOKEN, present=False)
+    files.file(name="Keep no Hugging Face token", path=credentials.TOKEN, present=False)
 models.present(
     name=f"Provide the model {own.model_dir}",
     source=own.source,

@@ -7,14 +7,13 @@ one in the key file's folder, and is what a server wants until it is restarted.
 from tasks.shared import credentials, notices
 from tasks.shared.generation import desired, rollout, switches
 from tasks.shared.operations import vllm
-from tasks.shared.operations.secrets import secret_file
+from tasks.shared.operations.secrets import api_key
 from tasks.shared.settings import settings
 
 own = settings()
 
 notices.failures()
-key_file = own.api_key_file
-key = credentials.api_key(key_file, rotate=True)
+key = credentials.api_key(own.api_key_file, rotate=True)
 generation = desired.generation(own, key)
 switch = switches.switch(own, "replacing the API key")
 
@@ -22,12 +21,7 @@ vllm.generation_staged(name="Stage the generation with the new key", generation=
 vllm.switchable(
     name="Make sure that the server may be restarted", generation=generation, switch=switch
 )
-secret_file(
-    name="Write the new API key",
-    path="/etc/vllm/secrets.env",
-    content=credentials.env_file(key),
-    before_upload=lambda: credentials.save_api_key(key_file, key),
-)
+api_key(name="Write the new API key", file=own.api_key_file, key=key)
 for batch in rollout.batches():
     vllm.switched(
         name=batch.title("Restart the server with the new key"),

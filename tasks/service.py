@@ -5,22 +5,16 @@ from pyinfra.operations import files, systemd
 from tasks.shared import credentials, notices
 from tasks.shared.generation import desired
 from tasks.shared.operations import units, vllm
-from tasks.shared.operations.secrets import secret_file
+from tasks.shared.operations.secrets import api_key
 from tasks.shared.settings import settings
 
 own = settings()
 
 notices.failures()
-key_file = own.api_key_file
-key = credentials.api_key(key_file)
+key = credentials.api_key(own.api_key_file)
 generation = desired.generation(own, key)
 
-secret_file(
-    name="Write the API key",
-    path="/etc/vllm/secrets.env",
-    content=credentials.env_file(key),
-    before_upload=lambda: credentials.save_api_key(key_file, key),
-)
+api_key(name="Write the API key", file=own.api_key_file, key=key)
 vllm.generation_staged(name="Stage the generation", generation=generation)
 units.in_force(name="Keep the current generation's unit in force")
 vllm.started_if_nothing_serves(name="Start the server", generation=generation)

@@ -9,17 +9,15 @@ from tasks.shared.settings import settings
 
 own = settings()
 
-ADDRESS = "/etc/vllm/notify"
-
 notify_file = own.notify_file
 if notify_file:
     secret_file(
         name="Write who is told of failures",
-        path=ADDRESS,
+        path=credentials.ADDRESS,
         content=credentials.address(notify_file),
     )
 else:
-    files.file(name="Tell nobody of failures", path=ADDRESS, present=False)
+    files.file(name="Tell nobody of failures", path=credentials.ADDRESS, present=False)
 units.timer(
     name="Look once a minute whether the server hangs",
     unit=templates.WATCH,

@@ -12,6 +12,10 @@ from pathlib import Path
 
 from tasks.shared import texts
 
+KEY, TOKEN, ADDRESS = "/etc/vllm/secrets.env", "/etc/vllm/hf_token", "/etc/vllm/notify"
+ON_HOST = (KEY, TOKEN, ADDRESS)
+"""Where each of them lies on a host: root's, 0600."""
+
 _UNSAFE = set("\"\\$`' ")
 
 

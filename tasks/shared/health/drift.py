@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tasks.shared import templates
+from tasks.shared.credentials import KEY
 from tasks.shared.engine.kv_tier import LIMITS
 from tasks.shared.facts.doctor import Report, UnitReport
 from tasks.shared.facts.hostkit import HostState
@@ -10,7 +11,6 @@ from tasks.shared.health.wanted import Wanted
 from tasks.shared.host_checks.findings import Finding, ok, problem
 
 SEE = "to see it: deploy.py --dry --diff; to do it: deploy.py"
-KEY = "/etc/vllm/secrets.env"
 _SHOWN = 4
 # Started by another unit; whether it is enabled is nobody's question.
 SETTLE = "vllm-settle.service"

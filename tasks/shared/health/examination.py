@@ -10,7 +10,7 @@ from tasks.shared.facts.doctor import DoctorFact, Report
 from tasks.shared.facts.files import SecretFileMatches
 from tasks.shared.generation import desired
 from tasks.shared.generation.generations import CURRENT, GENERATIONS_DIR
-from tasks.shared.health.drift import KEY, SETTLE
+from tasks.shared.health.drift import SETTLE
 from tasks.shared.health.wanted import Wanted, sha256
 from tasks.shared.release import releases
 from tasks.shared.settings import Settings, settings
@@ -39,7 +39,7 @@ def wanted(serving: int | None) -> Wanted:
         units=units(own),
         limits=sha256(kv_tier.limits(own)) if own.kv_ssd_gb else None,
         key_matches=host.get_fact(
-            SecretFileMatches, path=KEY, sha256=sha256(credentials.env_file(key))
+            SecretFileMatches, path=credentials.KEY, sha256=sha256(credentials.env_file(key))
         ),
         prune_minutes=own.kv_prune_minutes,
     )

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
+from tasks.shared.credentials import ON_HOST
 from tasks.shared.facts.doctor import Report
 from tasks.shared.health.code import some
 from tasks.shared.health.wanted import HOSTKIT, Wanted
 from tasks.shared.host_checks.findings import Finding, ok, problem
-
-SECRETS = ("/etc/vllm/secrets.env", "/etc/vllm/hf_token", "/etc/vllm/notify")
 
 
 def judge(report: Report, _wanted: Wanted) -> Iterator[Finding]:
@@ -30,7 +29,7 @@ def judge(report: Report, _wanted: Wanted) -> Iterator[Finding]:
         )
     elif report.orphans is not None:
         yield ok("processes", "none of an earlier server")
-    for path in SECRETS:
+    for path in ON_HOST:
         held = (report.files or {}).get(path)
         if held is not None and (held.owner, held.mode) != ("root", "600"):
             yield problem(

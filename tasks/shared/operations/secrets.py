@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pyinfra import host, state
 from pyinfra.api import QuoteString, StringCommand, operation
 
+from tasks.shared import credentials
 from tasks.shared.facts.files import SecretFileMatches
 from tasks.shared.operations.common import Commands, refuse
 
@@ -22,7 +23,7 @@ def secret_file(
     + content: its whole text; a missing newline at its end is added
     + before_upload: called once when the file is really going to be written
 
-    secret_file(name="Write the API key", path="/etc/vllm/secrets.env", content=text)
+    secret_file(name="Write the token", path="/etc/vllm/hf_token", content=text)
     """
     # pyinfra ends every line of standard input.
     content = content if content.endswith("\n") else f"{content}\n"
@@ -44,3 +45,19 @@ def secret_file(
         "&& echo", QuoteString(f"{wanted}  {path}.new/content"), "| sha256sum --check --status",
         "&& sync -f", staged, "&& mv -fT", staged, target, "&& rmdir", folder, _stdin=[content],
     )  # fmt: skip
+
+
+@operation()
+def api_key(file: str, key: str) -> Commands:
+    """Ensure the API key of the server; a new one is kept on this machine before it is sent.
+
+    + file: where it is kept here
+    + key: what it is
+
+    api_key(name="Write the API key", file="secrets/api_key", key=credentials.api_key(file))
+    """
+    yield from secret_file._inner(
+        path=credentials.KEY,
+        content=credentials.env_file(key),
+        before_upload=lambda: credentials.save_api_key(file, key),
+    )
