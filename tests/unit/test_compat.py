@@ -158,6 +158,31 @@ def test_several_findings_are_said_at_once(production):
     assert "mtp-above-1" in line
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"mtp_tokens": 3}, "mtp_tokens = 3: "),
+        (
+            {"extra_env": {"NCCL_SHM_DISABLE": "1"}},
+            "extra_env: NCCL_SHM_DISABLE = '1': ",
+        ),
+        (
+            {"extra_env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
+            "extra_env: expandable_segments: ",
+        ),
+        (
+            {"extra_serve_args": {"max-num-active-seqs": 99}},
+            "extra_serve_args: max-num-active-seqs = 99: ",
+        ),
+    ],
+)
+def test_a_refusal_begins_with_the_setting_and_the_value_that_it_is_about(
+    production, changes, told
+):
+    (line,) = mistakes(production | changes)
+    assert line.startswith(f"  box: {told}")
+
+
 def test_every_version_with_locks_has_a_manifest():
     assert set(releases.versions()) <= set(compat.versions())
 

@@ -29,13 +29,11 @@ def _schedules_ahead(settings: "Settings") -> bool:
 
 
 def check(settings: "Settings") -> None:
-    """Raise ValueError when the settings that belong to the order do not fit each other."""
+    """Raise ValueError when the settings that belong to the order do not fit each other.
+
+    What vLLM itself refuses, such as a threshold above max_model_len, is in files/compat.
+    """
     order, threshold = settings.prefill_order, settings.long_prefill_token_threshold
-    if threshold > settings.max_model_len:
-        raise ValueError(
-            f"long_prefill_token_threshold ({threshold}) must not exceed max_model_len "
-            f"({settings.max_model_len})"
-        )
     if order == "threshold" and not threshold:
         raise ValueError(
             'prefill_order = "threshold" needs long_prefill_token_threshold above 0: a quarter of '
