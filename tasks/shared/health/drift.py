@@ -92,20 +92,7 @@ def _unit(name: str, wanted: str | None, unit: UnitReport) -> Iterator[Finding]:
         if unit.sha256:
             yield problem(name, "is there", "no such unit with these settings", SEE)
         return
-    faults = []
-    if not unit.sha256:
-        faults.append("is not there")
-    elif unit.sha256 != wanted:
-        faults.append("was edited by hand, or is of another state of this repository")
-    elif f"/{name}.d/" in unit.drop_ins:
-        faults.append(f"is changed by drop-ins: {unit.drop_ins}")
-    if unit.result not in ("success", "") and name in _STARTED_BY_TIMER:
-        faults.append(f"failed last time ({unit.result}): journalctl -u {name}")
-    if name not in _STARTED_BY_TIMER:
-        if unit.active != "active" and name not in _ONLY_ENABLED:
-            faults.append(f"is {unit.active or 'unknown'}")
-        if unit.enabled != "enabled":
-            faults.append(f"is {unit.enabled or 'not enabled'}")
+    faults = [*_text_faults(name, wanted, unit), *_state_faults(name, unit)]
     if faults:
         yield problem(
             name,
@@ -115,3 +102,23 @@ def _unit(name: str, wanted: str | None, unit: UnitReport) -> Iterator[Finding]:
         )
     else:
         yield ok(name, "as in this repository")
+
+
+def _text_faults(name: str, wanted: str, unit: UnitReport) -> Iterator[str]:
+    if not unit.sha256:
+        yield "is not there"
+    elif unit.sha256 != wanted:
+        yield "was edited by hand, or is of another state of this repository"
+    elif f"/{name}.d/" in unit.drop_ins:
+        yield f"is changed by drop-ins: {unit.drop_ins}"
+
+
+def _state_faults(name: str, unit: UnitReport) -> Iterator[str]:
+    if name in _STARTED_BY_TIMER:
+        if unit.result not in ("success", ""):
+            yield f"failed last time ({unit.result}): journalctl -u {name}"
+        return
+    if unit.active != "active" and name not in _ONLY_ENABLED:
+        yield f"is {unit.active or 'unknown'}"
+    if unit.enabled != "enabled":
+        yield f"is {unit.enabled or 'not enabled'}"

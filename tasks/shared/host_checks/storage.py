@@ -42,7 +42,7 @@ def judge(machine: Machine, settings: "Settings") -> Iterator[Finding]:
     yield from _disk(machine, settings)
     yield from _windows_drive(machine, settings)
     yield from _kv_file_system(machine, settings)
-    yield from _model_file_system(machine, settings)
+    yield from _model_file_system(machine)
 
 
 def _ram(machine: Machine, settings: "Settings") -> Iterator[Finding]:
@@ -175,7 +175,7 @@ def _kv_file_system(machine: Machine, settings: "Settings") -> Iterator[Finding]
         yield ok("kv_ssd_dir", f"{place.path} on {kind}")
 
 
-def _model_file_system(machine: Machine, settings: "Settings") -> Iterator[Finding]:
+def _model_file_system(machine: Machine) -> Iterator[Finding]:
     place = machine.places.get("model", Place(""))
     kind = file_system(place.path, machine.mounts)
     if kind in _WINDOWS | _REMOTE or kind.startswith("fuse"):
