@@ -9,11 +9,21 @@ root = Path(__file__).parent.resolve()
 if not root.samefile("."):
     sys.exit(f"error: run pyinfra from the repository's own folder: cd {root}")
 
-from tasks.shared.run import guards, output, prefetch, ssh, sudo  # noqa: E402 - found from there
+from tasks.shared.run import (  # noqa: E402 - can only be found from the repository's folder
+    guards,
+    mistakes,
+    output,
+    prefetch,
+    screen,
+    ssh,
+    sudo,
+)
 
 guards.check_python()
 config.REQUIRE_PYINFRA_VERSION = "~=3.10"
+mistakes.say_in_one_line()
 guards.install()
+screen.show_what_matters()
 output.take_any_bytes()
 ssh.use_nodelay()
 ssh.connect_again()

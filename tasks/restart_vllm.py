@@ -16,4 +16,5 @@ for batch in rollout.batches():
         generation=generation,
         switch=switches.switch(own, "restarting the server"),
         batch=batch,
+        here=True,
     )

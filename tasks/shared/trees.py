@@ -74,7 +74,11 @@ def unpack(packed: str) -> dict[str, str | Link]:
     return tree
 
 
-def differences(before: Tree, after: Tree) -> Iterator[tuple[str, list[str], list[str]]]:
+Difference = tuple[str, list[str], list[str]]
+"""A path, its old lines and its new ones."""
+
+
+def differences(before: Tree, after: Tree) -> Iterator[Difference]:
     """For every path that differs: the path, its old lines and its new ones."""
     for path in sorted(before.keys() | after.keys()):
         old, new = _shown(before.get(path)), _shown(after.get(path))

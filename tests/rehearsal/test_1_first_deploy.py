@@ -13,19 +13,17 @@ PATCHES = state.REPOSITORY / "files/patches/vllm-0.31.0"
 SERIES = sorted(path.name for path in PATCHES.glob("*.patch"))
 
 # Every text file that a deploy writes, as it is named in the plan.
+NAMED = ["spec.json", "lock.txt", "wheel.txt", "tools.txt", *SERIES]
 WRITTEN = [
     "/opt/vllm/hostkit/__main__.py",
     "/opt/vllm/hostkit/hostkit/start.py",
-    "spec.json",
-    "lock.txt",
-    "wheel.txt",
-    "tools.txt",
-    *SERIES,
+    *NAMED,
     "generations/1/vllm.service",
     "generations/1/serve.yaml",
     "generations/1/vllm.env",
-    "generations/1/generation.json",
 ]
+# A person reads the plan before saying yes to it.
+MOST_LINES = 600
 
 
 def changed_operations(host):
@@ -39,7 +37,7 @@ def changed_operations(host):
 def test_a_dry_run_shows_everything_and_changes_nothing(fresh_host):
     before = deploys.snapshot(fresh_host)
     assert len(before["files"]) > 5000
-    done = deploys.pyinfra("deploy.py", "--dry", "--diff", host=fresh_host)
+    done = deploys.pyinfra("deploy.py", "--dry", "--diff", "-v", host=fresh_host)
     after = deploys.snapshot(fresh_host)
 
     assert done.returncode == 0, done.stderr
@@ -48,6 +46,18 @@ def test_a_dry_run_shows_everything_and_changes_nothing(fresh_host):
     assert not state.load(fresh_host).folder.joinpath("api_key").exists()
     for part in before:
         assert before[part] == after[part], part
+
+
+def test_a_plan_can_be_read(fresh_host):
+    done = deploys.pyinfra("deploy.py", "--dry", "--diff", host=fresh_host)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") < MOST_LINES
+    assert re.search(
+        r"Will create /opt/vllm/hostkit: \d+ files, \d+ lines; -v shows them", done.stderr
+    )
+    for name in NAMED:
+        assert re.search(rf"^ +\S*{re.escape(name)}: \+\d+ -0$", done.stderr, re.MULTILINE), name
+    assert "nothing to change\n" in done.stderr
 
 
 def test_a_fresh_host_has_a_plan(fresh_host):

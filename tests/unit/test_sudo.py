@@ -4,6 +4,7 @@ import contextlib
 import os
 import pty
 import stat
+import subprocess
 
 import pytest
 
@@ -107,3 +108,46 @@ def test_a_password_that_is_asked_for_comes_in_the_same_way(task, repository, bi
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, output.decode()
     os.close(terminal)
     assert_told(repository, bin_folder, output.decode())
+
+
+WRONG = """#!/bin/sh
+case "$*" in *SUDO_ASKPASS*|*"-A"*) ;; *) echo "sudo: a password is required" >&2; exit 1;; esac
+echo "Sorry, try again." >&2
+echo "sudo: 3 incorrect password attempts" >&2
+exit 1
+"""
+
+
+def test_a_wrong_password_is_said_in_one_line(run, task, bin_folder, repository):
+    env = task(_sudo_password="wrong")
+    (bin_folder / "sudo").write_text(WRONG)
+    (repository / "told.py").write_text(
+        "from pyinfra import host\nfrom pyinfra.facts.server import Kernel\nhost.get_fact(Kernel)\n"
+    )
+    done = run("own.py", "told.py", "--dry", env=env)
+    assert done.returncode == 1
+    assert "sudo does not take this password: run this again and type it anew" in done.stdout
+    assert "Sorry" not in done.stdout
+    assert "Kernel" not in done.stdout
+
+
+def test_without_a_terminal_nobody_is_asked_for_a_password(task, bin_folder, repository):
+    env = task()
+    (bin_folder / "sudo").write_text(WRONG)
+    done = subprocess.run(
+        [PYINFRA, "own.py", "told.py", "-y"],
+        cwd=repository,
+        env=ENVIRONMENT | env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+        start_new_session=True,
+    )
+    assert done.returncode == 1, done.stdout
+    assert (
+        "[@local] sudo asks for a password, and there is no terminal to type it at" in done.stdout
+    )
+    assert "Traceback" not in done.stdout

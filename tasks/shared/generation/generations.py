@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tasks.shared.engine import formats, needs, proofs, serving
 from tasks.shared.release import patches
 from tasks.shared.release.releases import Release
-from tasks.shared.trees import Link
+from tasks.shared.trees import Link, Tree
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
@@ -17,6 +17,8 @@ GENERATIONS_DIR = "/opt/vllm/generations"
 CURRENT = "/opt/vllm/current"
 """A link to the generation that a start is of."""
 NOTE = "generation.json"
+_TOLD = ("release", "serve.yaml", "vllm.env", "vllm.service")
+_DIGEST = "GENERATION_DIGEST="
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,19 @@ def wanted(
             "release": Link(f"{serving.RELEASES_DIR}/{release.name}"),
         },
     )
+
+
+def told(files: Tree) -> dict[str, str | Link]:
+    """Of a generation's files those that say what the server is told, without their own hash."""
+    return {
+        path: content
+        if isinstance(content, Link)
+        else "".join(
+            line for line in content.splitlines(keepends=True) if not line.startswith(_DIGEST)
+        )
+        for path, content in files.items()
+        if path in _TOLD
+    }
 
 
 def kv_fingerprint(settings: "Settings", weights: str) -> str:

@@ -75,6 +75,13 @@ def plan(
     return Plan(tuple(changes), tuple(outlook))
 
 
+def between(before: Tree, after: Tree) -> list[str]:
+    """What differs between two generations, from their files alone."""
+    sides = Side(before, {}), Side(after, {})
+    told = [_told(side) for side in sides]
+    return [*_releases(*sides), *_files(*told)] or ["the API key or the model's weights"]
+
+
 def _releases(before: Side, after: Side) -> list[str]:
     old, new = before.release(), after.release()
     if old == new:

@@ -1,6 +1,7 @@
 """What several operations do in the same way."""
 
 import shlex
+from collections import Counter
 from collections.abc import Generator
 from pathlib import PurePosixPath
 
@@ -17,21 +18,50 @@ from pyinfra.operations.util.files import generate_color_diff
 from tasks.shared.facts.hostkit import HostState
 from tasks.shared.run import prefetch
 from tasks.shared.run.refusals import refusal
-from tasks.shared.trees import Tree, differences, pack
+from tasks.shared.trees import Difference, Tree, differences, pack
+
+LONGEST = 120
+"""Lines of a folder's differences that are shown; of more than that, how many there are."""
+MOST_FILES = 30
+"""Files that are named then."""
 
 
-def show_differences(folder: str, before: Tree, after: Tree) -> None:
-    """What --diff shows for a folder of text files; nothing without --diff."""
+def show_differences(folder: str, before: Tree, after: Tree, longest: int = 0) -> None:
+    """What --diff shows for a folder of text files; nothing without --diff.
+
+    Of more than `longest` lines in all (0: no such limit) only their number is shown, and, where
+    there are not too many of them, each file's. With -v all lines are.
+    """
     if not state.config.DIFF:
         return
-    for path, old, new in differences(before, after):
+    found = list(differences(before, after))
+    diffs = {path: _diff(old, new) for path, old, new in found}
+    if longest and sum(map(len, diffs.values())) > longest and not state.print_noop_info:
+        _show_numbers(folder, found, new=not before)
+        return
+    for path, old, new in found:
         host.log(f"Will {'modify' if old else 'create'} {folder}/{path}", logger.info)
-        for line in generate_color_diff(_without_hashes(old), _without_hashes(new)):
+        for line in diffs[path]:
             logger.info("  %s", line)
         hidden = sum(map(_is_hash, new))
         if hidden:
             logger.info("  and %d lines with hashes", hidden)
         logger.info("")
+
+
+def _show_numbers(folder: str, found: list[Difference], *, new: bool) -> None:
+    lines = sum(len(each[2]) for each in found)
+    what = f"Will create {folder}: " if new else f"Will change {folder}: "
+    host.log(f"{what}{len(found)} files, {lines} lines; -v shows them", logger.info)
+    if len(found) <= MOST_FILES:
+        for path, old, text in found:
+            kept = sum((Counter(old) & Counter(text)).values())
+            logger.info("  %s: +%d -%d", path, len(text) - kept, len(old) - kept)
+    logger.info("")
+
+
+def _diff(old: list[str], new: list[str]) -> list[str]:
+    return list(generate_color_diff(_without_hashes(old), _without_hashes(new)))
 
 
 def _is_hash(line: str) -> bool:
@@ -101,11 +131,11 @@ def leave_open(reason: str) -> Generator[FunctionCommand, None, None]:
 def refuse(reason: str) -> Generator[FunctionCommand, None, None]:
     """Fail the operation with one line; in a plan the line is shown as a warning."""
     if not state.is_executing:
-        host.log_styled(reason, fg="yellow", log_func=logger.warning)
+        host.log_styled(f"would be refused: {reason}", fg="yellow", log_func=logger.warning)
     yield refusal(reason)
 
 
-NOT_STAGED = "this generation is not staged: run deploy.py first"
+NOT_STAGED = "no generation has these settings: deploy.py, told the same, stages one"
 
 
 def staged_number(present: HostState, digest: str) -> int | None:

@@ -5,7 +5,7 @@ from pyinfra.api import QuoteString, StringCommand, operation
 
 from tasks.shared import trees
 from tasks.shared.facts.files import TextTree
-from tasks.shared.operations.common import Commands, publish_folder, show_differences
+from tasks.shared.operations.common import LONGEST, Commands, publish_folder, show_differences
 
 
 @operation()
@@ -21,7 +21,7 @@ def folder(path: str, tree: trees.Tree) -> Commands:
     if present == tree:
         host.noop(f"{path} is up to date")
         return
-    show_differences(path, present, tree)
+    show_differences(path, present, tree, LONGEST)
     yield publish_folder(path, tree)
 
 
@@ -42,7 +42,7 @@ def program(path: str, tree: trees.Tree) -> Commands:
     if present == tree:
         host.noop(f"{path} is up to date")
         return
-    show_differences(path, present, tree)
+    show_differences(path, present, tree, LONGEST)
     yield publish_folder(version, tree)
     link, fresh = QuoteString(path), QuoteString(f"{path}.new")
     yield StringCommand("ln -sfnT", QuoteString(version), fresh, "&& mv -fT", fresh, link)

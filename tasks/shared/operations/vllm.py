@@ -9,8 +9,8 @@ from pyinfra.facts.files import FileContents
 
 from tasks.shared.facts.answers import NO_ANSWER, NOT_INSTALLED
 from tasks.shared.facts.files import TextTree
-from tasks.shared.facts.hostkit import HostkitProblems, HostStateFact
-from tasks.shared.generation import rollout, steps
+from tasks.shared.facts.hostkit import HostkitProblems, HostState, HostStateFact
+from tasks.shared.generation import generations, plans, rollout, steps
 from tasks.shared.generation.generations import CURRENT, GENERATIONS_DIR, NOTE, Generation
 from tasks.shared.generation.rollout import Batch
 from tasks.shared.generation.switches import Switch, operator
@@ -18,6 +18,7 @@ from tasks.shared.operations import builds
 from tasks.shared.operations.common import (
     NOT_STAGED,
     Commands,
+    is_news,
     leave_open,
     publish_folder,
     publish_text,
@@ -29,6 +30,7 @@ from tasks.shared.operations.hostkit import Hostkit
 from tasks.shared.operations.jobs import run_job
 from tasks.shared.release.releases import INPUTS_DIR, Release
 from tasks.shared.run import guards
+from tasks.shared.trees import Tree
 
 # Somebody else may be staging the same at this moment.
 _THIS_RUN = secrets.token_hex(4)
@@ -87,7 +89,11 @@ def generation_staged(generation: Generation) -> Commands:
     number = present.next_number()
     path = f"{GENERATIONS_DIR}/{number}"
     before = host.get_fact(TextTree, path=CURRENT)
-    show_differences(path, before, generation.files)
+    old, new = generations.told(before), generations.told(generation.files)
+    if before and is_news(path):
+        how = "with another API key or other weights" if old == new else "in what it is told"
+        host.log(f"Generation {number} is new, and differs from the current one {how}")
+    show_differences(path, old, new)
     candidate = f"{GENERATIONS_DIR}/candidate-{generation.digest}-{_THIS_RUN}"
     yield publish_folder(candidate, generation.files)
     yield Hostkit("stage", candidate, str(number))
@@ -193,7 +199,7 @@ def switchable(generation: Generation, switch: Switch) -> Commands:
 
 @operation()
 def switched(
-    generation: Generation, switch: Switch, batch: Batch, *, again: bool = True
+    generation: Generation, switch: Switch, batch: Batch, *, again: bool = True, here: bool = False
 ) -> Commands:
     """Switch to a staged generation in one watched start, once the server is idle.
 
@@ -201,6 +207,7 @@ def switched(
     + switch: how: whether to wait, to go back, …
     + batch: the hosts whose turn it is; nothing is done on others, nor after a host has failed
     + again: start it anew when it is the one that serves already
+    + here: it lies on the host already, and nothing in this run stages it
 
     vllm.switched(name="Switch", generation=wanted, switch=how, batch=batch)
     """
@@ -217,10 +224,13 @@ def switched(
         return
     if present.lock and not state.is_executing:
         host.log_styled(present.lock, fg="yellow", log_func=logger.warning)
-    number = staged_number(present, generation.digest)
+    staged = present.find(generation.digest)
+    number = staged if here else staged_number(present, generation.digest)
     if number is None:
         yield from refuse(NOT_STAGED)
         return
+    if again:
+        _say_what_it_leads_to(present, number, generation.files)
     if not again and number == present.running and present.answering:
         host.noop(f"generation {number} is the one that serves")
         return
@@ -253,7 +263,25 @@ def rolled_back(to: int | None, switch: Switch, batch: Batch) -> Commands:
     if number == present.running and present.answering:
         host.noop(f"generation {number} is the one that runs")
         return
+    path = f"{GENERATIONS_DIR}/{number}"
+    files = host.get_fact(TextTree, path=path)
+    _say_what_it_leads_to(present, number, files)
     yield from run_job(f"switch-{number}", *switch.arguments(number))
+
+
+def _say_what_it_leads_to(present: HostState, number: int, files: Tree) -> None:
+    """In a plan: from which generation to which, and what differs between them."""
+    if state.is_executing:
+        return
+    if number == present.running:
+        told = [f"Generation {number} runs, and is started anew as it is"]
+    else:
+        before = host.get_fact(TextTree, path=CURRENT)
+        told = [f"Generation {present.current} is replaced by generation {number}:"]
+        told += [f"  {line}" for line in plans.between(before, files)]
+    if is_news(told[0]):
+        for line in told:
+            host.log(line)
 
 
 @operation()

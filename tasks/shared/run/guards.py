@@ -22,18 +22,11 @@ from pyinfra.api import Config, Host, Inventory
 from pyinfra.api.state import StateStage
 
 from tasks.shared.run import ssh, sudo
+from tasks.shared.run.refusals import refuse
 
 OLDEST_PYTHON = (3, 11)
 NEWEST_PYTHON = (3, 13)
 INTERRUPTED = 128 + signal.SIGINT
-
-
-def refuse(message: str) -> NoReturn:
-    """End the run with exit status 1 and this line alone.
-
-    A PyinfraError would be shown with the file and line that raised it.
-    """
-    sys.exit(f"error: {message}")
 
 
 def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> None:
@@ -103,9 +96,12 @@ def _flag(option: str) -> str:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Refuse --dry with --yes: change detection is off then, so nothing is shown."""
+    """Refuse --dry with --yes, which shows nothing, and --data without a value."""
     if options["dry"] and options["yes"]:
         refuse("--dry together with -y, --yes or PYINFRA_YES plans nothing: drop one of them")
+    for told in options["data"]:
+        if "=" not in told:
+            refuse(f"--data {told}: has no value, expected --data {told}=VALUE")
 
 
 def check_inventory_argument(inventory: str) -> None:

@@ -1,7 +1,15 @@
-"""Failing an operation with one line."""
+"""Ending a run, or failing an operation, with one line."""
+
+import sys
+from typing import NoReturn
 
 from pyinfra import logger
 from pyinfra.api import FunctionCommand, Host, State
+
+
+def refuse(message: str) -> NoReturn:
+    """End the run with exit status 1 and this line alone."""
+    sys.exit(f"error: {message}")
 
 
 def refusal(reason: str) -> FunctionCommand:
