@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hostkit.wheel import canonical
+from hostkit.release.wheel import canonical
 from tasks.shared.release import locks
 
 ACCEPTED = Path(__file__).with_name("accepted.toml")

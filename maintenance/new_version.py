@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hostkit import overlay, wheel
-from hostkit.process import Failure, run
+from hostkit.host.process import Failure, run
+from hostkit.release import overlay, wheel
 from maintenance import flags, manifest
 from tasks.shared.engine import compat
 from tasks.shared.release import packages, patches, releases

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hostkit import overlay, wheel
-from hostkit.process import Failure, run
+from hostkit.host.process import Failure, run
+from hostkit.release import overlay, wheel
 from tasks.shared.release import patches
 
 UPSTREAM = "https://github.com/vllm-project/vllm"

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from hostkit import streaming
+from hostkit.measure import streaming
 
 
 class Reply(Protocol):

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from hostkit import modelconfig, weights
+from hostkit.model import modelconfig, weights
 from tasks.shared import texts
 
 MODELS_DIR = "/var/lib/vllm/models"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hostkit import proofs as host_proofs
+from hostkit.generation import proofs as host_proofs
 from tasks.shared.engine import proofs
 from tests.gpu import ends, profile, server, tiers
 from tests.gpu.record import milliseconds, record

@@ -36,7 +36,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from hostkit import startlog
+from hostkit.generation import startlog
 from tests.gpu import model, profile
 
 REQUEST_TIMEOUT_S = 400

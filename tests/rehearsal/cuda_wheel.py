@@ -11,12 +11,14 @@ import os
 import sys
 from pathlib import Path
 
-from hostkit import guard, inputs, packages, paths, probe, release
+from hostkit.host import guard, paths
+from hostkit.release import inputs, packages, probe, releases
 
 
 def main(folder: Path) -> None:
     spec = inputs.read_spec(folder)
-    builder = release._Builder(spec, paths.RELEASES / spec.name, os.open(os.devnull, 0), "campaign")
+    where = paths.RELEASES / spec.name
+    builder = releases._Builder(spec, where, os.open(os.devnull, 0), "campaign")
     tools = builder.tools
     with guard.watching("build") as watched:
         tools.make()

@@ -10,7 +10,8 @@ import time
 
 sys.path.insert(0, "/opt/vllm/hostkit")
 
-from hostkit import cli, units
+from hostkit import cli
+from hostkit.host import units
 
 last, count = int(sys.argv[1]), 0
 

@@ -204,7 +204,7 @@ FAULTS = (
     ),
     Fault(
         "hostkit edited",
-        *edited("/opt/vllm/hostkit/hostkit/figures.py", "$a # mine"),
+        *edited("/opt/vllm/hostkit/hostkit/metrics/figures.py", "$a # mine"),
         "hostkit",
         ("is installed", "this repository's"),
     ),

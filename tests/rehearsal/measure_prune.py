@@ -26,7 +26,7 @@ BLOCK = 4096
 SCRIPT = """
 import resource, sys, time
 sys.path.insert(0, "{}")
-from hostkit import prune
+from hostkit.kv import prune
 began = time.monotonic()
 print(prune.prune(0.0)[0])
 used = resource.getrusage(resource.RUSAGE_SELF)

@@ -16,7 +16,7 @@ SERIES = sorted(path.name for path in PATCHES.glob("*.patch"))
 NAMED = ["spec.json", "lock.txt", "wheel.txt", "tools.txt", *SERIES]
 WRITTEN = [
     "/opt/vllm/hostkit/__main__.py",
-    "/opt/vllm/hostkit/hostkit/start.py",
+    "/opt/vllm/hostkit/hostkit/generation/start.py",
     *NAMED,
     "generations/1/vllm.service",
     "generations/1/serve.yaml",

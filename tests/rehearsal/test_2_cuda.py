@@ -11,8 +11,8 @@ import os
 import pytest
 from pyinfra.api.exceptions import PyinfraError
 
-from hostkit import cuda as host_cuda
-from hostkit.process import Failure
+from hostkit.host.process import Failure
+from hostkit.release import cuda as host_cuda
 from tasks.shared import cuda
 from tasks.shared.facts.cuda import CHECKED
 from tasks.shared.operations import cuda as operations

@@ -9,8 +9,8 @@ from tasks.shared.operations import cuda
 from . import deploys
 from .operations import run_operation
 
-STATE = "/opt/vllm/hostkit/hostkit/state.py"
-UNITS = "/opt/vllm/hostkit/hostkit/units.py"
+STATE = "/opt/vllm/hostkit/hostkit/health/state.py"
+UNITS = "/opt/vllm/hostkit/hostkit/host/units.py"
 MAIN = "/opt/vllm/hostkit/__main__.py"
 
 SAID = "hostkit on this host cannot be asked ("
@@ -88,7 +88,7 @@ def test_nothing_is_switched_by_a_damaged_hostkit_and_the_next_deploy_mends_it(h
 
 def test_a_command_of_a_damaged_hostkit_fails_with_the_line_that_says_what_mends_it(host, caplog):
     """One that no question to hostkit comes before."""
-    deploys.on_host("echo 'broken(' >>/opt/vllm/hostkit/hostkit/process.py", host=host)
+    deploys.on_host("echo 'broken(' >>/opt/vllm/hostkit/hostkit/host/process.py", host=host)
     wanted = Repository("http://127.0.0.1:9/", "AB" * 20)
     with pytest.raises(PyinfraError):
         run_operation(host, cuda.key_trusted, repository=wanted, path="/srv/key.gpg")

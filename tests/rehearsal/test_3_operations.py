@@ -61,6 +61,22 @@ def test_a_program_is_replaced_in_one_step_and_its_last_version_kept(run, fresh_
     assert sorted(kept) == sorted(versions[1:])
 
 
+def test_a_program_whose_modules_moved_keeps_none_of_them_at_its_old_place(run, fresh_host):
+    """Python would take whichever of two that have one name it finds first."""
+    flat = {"__main__.py": "from kit import release\n", "kit/release.py": "print('flat')\n"}
+    folders = {
+        "__main__.py": "from kit.release import wheel\n",
+        "kit/release/__init__.py": "",
+        "kit/release/wheel.py": "print('folders')\n",
+    }
+    for tree, said in ((flat, "flat"), (folders, "folders"), (flat, "flat")):
+        assert run(trees.program, path="/srv/moved", tree=tree) == CHANGES
+        assert deploys.on_host("python3 -IB /srv/moved", host=fresh_host) == said
+        files = deploys.on_host("cd /srv/moved/ && find -type f -printf '%P\\n'", host=fresh_host)
+        assert sorted(files.split()) == sorted(tree)
+        assert run(trees.program, path="/srv/moved", tree=tree) == NOTHING
+
+
 def test_a_service_user_cannot_log_in_and_one_that_was_changed_is_put_right(run, fresh_host):
     arguments = {"user": "somebody", "home": "/srv/some body"}
     deploys.on_host("userdel somebody 2>/dev/null; groupadd -f somebody", host=fresh_host)

@@ -4,7 +4,7 @@ import json
 
 from cyclonedx.validation.json import JsonStrictValidator
 
-from hostkit.wheel import canonical
+from hostkit.release.wheel import canonical
 from tasks.shared.release import materials
 
 from . import deploys

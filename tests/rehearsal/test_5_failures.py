@@ -95,7 +95,7 @@ def test_a_model_on_the_host_is_used_in_place(deployed):
 def test_a_host_that_is_damaged_by_hand_is_put_right(deployed):
     deploys.on_host(
         "echo '# by hand' >>/etc/systemd/system/vllm.service; "
-        "echo 'broken(' >>/opt/vllm/hostkit/hostkit/state.py; "
+        "echo 'broken(' >>/opt/vllm/hostkit/hostkit/health/state.py; "
         "chmod 644 /etc/vllm/secrets.env; systemctl disable --quiet vllm",
         host=deployed,
     )

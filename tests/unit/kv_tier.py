@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from hostkit import paths, prune
+from hostkit.host import paths
+from hostkit.kv import prune
 
 USED, UNUSED = "0123456789ab", "ba9876543210"
 NOW = 1_899_999_960

@@ -15,8 +15,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from hostkit import fingerprints, gpus, modelconfig, openpgp, server, startlog
-from hostkit.process import Failure
+from hostkit.generation import startlog
+from hostkit.health import fingerprints
+from hostkit.host import gpus
+from hostkit.host.process import Failure
+from hostkit.model import modelconfig
+from hostkit.release import openpgp
+from hostkit.serving import server
 from tasks.shared import host_checks, templates
 from tasks.shared.engine import formats, serving
 from tasks.shared.facts import machine

@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from hostkit import cuda as host_cuda
-from hostkit import openpgp
-from hostkit.process import Failure
+from hostkit.host.process import Failure
+from hostkit.release import cuda as host_cuda
+from hostkit.release import openpgp
 from tasks.shared import cuda
 from tasks.shared.engine import serving
 from tests.unit.machines import PACKAGES

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from hostkit import gpufigures, hostfigures, prune
-from hostkit.kvtier import Tally
+from hostkit.kv import prune
+from hostkit.kv.blocks import Tally
+from hostkit.metrics import gpufigures, hostfigures
 from tasks.shared import metrics
 from tests import promtool
 

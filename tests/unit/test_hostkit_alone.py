@@ -29,9 +29,9 @@ def foreign(source: str) -> list[str]:
 
 
 def test_it_imports_nothing_but_the_standard_library_of_python_3_10():
-    files = [PROGRAM / "__main__.py", *(PROGRAM / "hostkit").glob("*.py")]
+    files = [PROGRAM / "__main__.py", *(PROGRAM / "hostkit").rglob("*.py")]
     assert len(files) > 50
-    found = {file.name: names for file in files if (names := foreign(file.read_text("utf-8")))}
+    found = {str(file): names for file in files if (names := foreign(file.read_text("utf-8")))}
     assert found == {}
 
 
@@ -39,4 +39,4 @@ def test_what_would_have_to_be_installed_is_seen_wherever_it_is_imported():
     assert foreign("def f():\n    import yaml") == ["yaml"]
     assert foreign("from requests.adapters import X") == ["requests.adapters"]
     assert foreign("import tomllib") == ["tomllib"]
-    assert foreign("import json, os.path\nfrom hostkit import units") == []
+    assert foreign("import json, os.path\nfrom hostkit.host import units") == []

@@ -24,13 +24,13 @@ from tasks.shared.operations.hostkit import Hostkit
 HOSTKIT = Path("files/hostkit").resolve()
 
 DAMAGES = {
-    "a module cut short": ("hostkit/state.py", lambda text: text[: len(text) // 2]),
-    "a module left empty": ("hostkit/lock.py", lambda text: ""),
-    "a module that is no Python": ("hostkit/units.py", lambda text: text + "broken(\n"),
-    "a module that is gone": ("hostkit/process.py", None),
+    "a module cut short": ("hostkit/health/state.py", lambda text: text[: len(text) // 2]),
+    "a module left empty": ("hostkit/host/lock.py", lambda text: ""),
+    "a module that is no Python": ("hostkit/host/units.py", lambda text: text + "broken(\n"),
+    "a module that is gone": ("hostkit/host/process.py", None),
     "a main module left empty": ("__main__.py", lambda text: ""),
     "a main module cut short": ("__main__.py", lambda text: text[:-12]),
-    "bytes that are no text": ("hostkit/server.py", lambda text: "\udcff\udcfe" + text),
+    "bytes that are no text": ("hostkit/serving/server.py", lambda text: "\udcff\udcfe" + text),
 }
 
 

@@ -5,8 +5,10 @@ import subprocess
 
 import pytest
 
-from hostkit import failures, good, paths, start, starts, units
-from hostkit.process import Failure
+from hostkit.generation import start, starts
+from hostkit.health import failures
+from hostkit.host import good, paths, units
+from hostkit.host.process import Failure
 
 JUNK = [b"", b"\xff\xfe\0", b"[]", b"{}", b"null", b'{"at": 1}', b'{"later": 3}', b"Infinity"]
 REPORT = {

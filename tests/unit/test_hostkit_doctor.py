@@ -6,8 +6,11 @@ import tarfile
 
 import pytest
 
-from hostkit import doctor, evidence, generations, good, paths, running, support, units
-from hostkit.process import Failure
+from hostkit.generation import generations
+from hostkit.health import doctor, evidence, support
+from hostkit.host import good, paths, units
+from hostkit.host.process import Failure
+from hostkit.serving import running
 from tasks.shared import trees
 from tasks.shared.facts.doctor import Report
 

@@ -5,7 +5,7 @@ import shlex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostkit import environment
+from hostkit.host import environment
 
 # The rules of systemd's double quotes are those of a POSIX shell.
 VALUES = st.text(st.characters(blacklist_categories=["Cs", "Cc"]) | st.sampled_from('"\\`$\n#;'))

@@ -4,19 +4,10 @@ import json
 
 import pytest
 
-from hostkit import (
-    evidence,
-    failures,
-    fingerprints,
-    generations,
-    good,
-    hooks,
-    jobs,
-    paths,
-    starts,
-    sweep,
-    units,
-)
+from hostkit.generation import generations, starts
+from hostkit.health import evidence, failures, fingerprints
+from hostkit.host import good, jobs, paths, sweep, units
+from hostkit.lifecycle import hooks
 
 KEY = "a-key-of-32-characters-0123456789"
 OOM = f"torch.OutOfMemoryError: CUDA out of memory. (Bearer {KEY})"

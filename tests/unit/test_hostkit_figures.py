@@ -4,17 +4,12 @@ import time
 
 import pytest
 
-from hostkit import (
-    exposition,
-    failures,
-    generations,
-    goodstart,
-    guardlog,
-    hostfigures,
-    starts,
-    units,
-)
-from hostkit.goodstart import Start
+from hostkit.generation import generations, starts
+from hostkit.health import failures
+from hostkit.host import guardlog, units
+from hostkit.metrics import exposition, hostfigures
+from hostkit.serving import goodstart
+from hostkit.serving.goodstart import Start
 
 
 def rendered(metrics):

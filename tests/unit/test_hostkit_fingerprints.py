@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostkit import failures
+from hostkit.health import failures
 
 # A class, a line that means it, and a line like it that does not.
 CASES = [

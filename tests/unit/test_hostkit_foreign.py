@@ -2,8 +2,9 @@
 
 import pytest
 
-from hostkit import foreign, units
-from hostkit.process import Failure
+from hostkit.host import units
+from hostkit.host.process import Failure
+from hostkit.lifecycle import foreign
 
 SERVE = ["/srv/venv/bin/python", "/srv/venv/bin/vllm", "serve", "/models/m", "--port", "9000"]
 

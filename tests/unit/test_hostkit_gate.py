@@ -6,8 +6,9 @@ import socket
 
 import pytest
 
-from hostkit import gate, good, gpus, handover, mounts, paths, resources, sweep, units
-from hostkit.process import Failure
+from hostkit.generation import gate, handover, resources
+from hostkit.host import good, gpus, mounts, paths, sweep, units
+from hostkit.host.process import Failure
 
 CLEAN = "0, GPU-a, 12227, 11800\n1, GPU-b, 12227, 11832\n"
 ONE_DIRTY = "0, GPU-a, 12227, 11800\n1, GPU-b, 12227, 5827\n"

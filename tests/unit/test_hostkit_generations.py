@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hostkit import gate, generations, paths, watch, weights
-from hostkit.process import Failure
+from hostkit.generation import gate, generations
+from hostkit.host import paths
+from hostkit.host.process import Failure
+from hostkit.lifecycle import watch
+from hostkit.model import weights
 from tests.unit.test_hostkit_weights import shard
 
 

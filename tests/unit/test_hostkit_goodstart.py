@@ -2,8 +2,10 @@
 
 import pytest
 
-from hostkit import generations, goodstart, paths
-from hostkit.goodstart import Start
+from hostkit.generation import generations
+from hostkit.host import paths
+from hostkit.serving import goodstart
+from hostkit.serving.goodstart import Start
 
 LOG = [
     "Using TURBOQUANT attention backend out of potential backends: ['TURBOQUANT'].",

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hostkit import failures, guard, guardlog, memory, paths, units
-from hostkit.process import Failure
+from hostkit.health import failures
+from hostkit.host import guard, guardlog, memory, paths, units
+from hostkit.host.process import Failure
 
 PLENTY = b"MemTotal: 8388608 kB\nMemAvailable: 8000000 kB\n"
 LITTLE = b"MemTotal: 8388608 kB\nMemAvailable: 100000 kB\n"

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from hostkit import failures, fingerprints, good, hang, server, units
+from hostkit.health import failures, fingerprints, hang
+from hostkit.host import good, units
+from hostkit.serving import server
 
 METRICS = """\
 vllm:num_requests_running{{engine="0",model_name="m"}} {running}

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from hostkit import hubfiles
+from hostkit.model import hubfiles
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from hostkit import connections, idle, server, units
-from hostkit.connections import Client
-from hostkit.process import Failure
+from hostkit.host import connections, units
+from hostkit.host.connections import Client
+from hostkit.host.process import Failure
+from hostkit.serving import idle, server
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from hostkit import compilers, jit, paths
+from hostkit.host import paths
+from hostkit.release import compilers, jit
 
 FLASHINFER = """
 import os, pathlib

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hostkit import cli, jobs, paths, units
-from hostkit.process import Failure, reason
+from hostkit import cli
+from hostkit.host import jobs, paths, units
+from hostkit.host.process import Failure, reason
 
 HOSTKIT = Path("files/hostkit").resolve()
 
@@ -210,8 +211,9 @@ def test_a_job_whose_host_has_no_journal_says_why_it_failed_all_the_same(
 
 
 def test_status_is_one_line_of_json_and_exits_zero_where_systemd_is_not():
-    script = f"import sys; sys.path.insert(0, {str(HOSTKIT)!r}); import argparse, hostkit.jobs as j"
-    script += "\nparser = argparse.ArgumentParser(); j.register(parser.add_subparsers())\n"
+    script = f"import argparse, sys; sys.path.insert(0, {str(HOSTKIT)!r})\n"
+    script += "from hostkit.host import jobs as j\n"
+    script += "parser = argparse.ArgumentParser(); j.register(parser.add_subparsers())\n"
     script += "args = parser.parse_args(); sys.exit(args.run(args))\n"
     done = subprocess.run(
         [sys.executable, "-IB", "-c", script, "job", "status", "no-such-job"],

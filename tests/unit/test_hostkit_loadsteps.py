@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from hostkit import benchmark, generations, idle, loadsteps, paths, server, switch
-from hostkit.process import Failure
+from hostkit.generation import generations
+from hostkit.host import paths
+from hostkit.host.process import Failure
+from hostkit.lifecycle import switch
+from hostkit.measure import benchmark, loadsteps
+from hostkit.serving import idle, server
 
 OWN, BEFORE = 7, 5
 RUN = {"name": "real, short", "prompts": "real", "tokens": [64], "answer": 8, "concurrency": 1}

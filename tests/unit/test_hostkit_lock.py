@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from hostkit import lock
-from hostkit.process import Failure
+from hostkit.host import lock
+from hostkit.host.process import Failure
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def file(tmp_path, monkeypatch):
 HOLD = """
 import sys, time
 from pathlib import Path
-from hostkit import lock
+from hostkit.host import lock
 lock.FILE = Path(sys.argv[1])
 with lock.held("upgrading", "ann@desk"):
     print("held", flush=True)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hostkit import memory
-from hostkit.memory import Sample
+from hostkit.host import memory
+from hostkit.host.memory import Sample
 
 GIB = 1024
 MEMINFO = b"""\

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import pytest
 
-from hostkit import failures, notify
-from hostkit.process import Failure
+from hostkit.health import failures, notify
+from hostkit.host.process import Failure
 from tests.imitation_http import Quiet, serving
 
 REPORT = {

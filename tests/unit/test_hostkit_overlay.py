@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hostkit import overlay, wheel
-from hostkit.overlay import APPLIED, FAIL, PRESENT, Change, Patch
-from hostkit.process import Failure
+from hostkit.host.process import Failure
+from hostkit.release import overlay, wheel
+from hostkit.release.overlay import APPLIED, FAIL, PRESENT, Change, Patch
 from tests.unit import standin_vllm as standin
 from tests.unit.standin_vllm import SCHEDULER, sha256
 

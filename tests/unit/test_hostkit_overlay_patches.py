@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hostkit import overlay, wheel
+from hostkit.release import overlay, wheel
 
 PATCHES = Path("files/patches/vllm-0.31.0")
 PIN = wheel.parse_pin(Path("files/locks/vllm-0.31.0-cpu.wheel.txt").read_text())

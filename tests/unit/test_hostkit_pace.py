@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from hostkit import pace, server
-from hostkit.pace import Pace
+from hostkit.measure import pace
+from hostkit.measure.pace import Pace
+from hostkit.serving import server
 from tasks.shared.generation import switches
 
 SERVER = server.Server(1, 1, "http://127.0.0.1:1", "m", "0")

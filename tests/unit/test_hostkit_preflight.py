@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
-from hostkit import cli, paths, preflight
-from hostkit.process import Failure
+from hostkit import cli
+from hostkit.generation import preflight
+from hostkit.host import paths
+from hostkit.host.process import Failure
 from scripts import ask_vllm
 from tasks.shared.engine import formats
 

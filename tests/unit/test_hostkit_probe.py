@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hostkit import probe
-from hostkit.process import Failure
+from hostkit.host.process import Failure
+from hostkit.release import probe
 from tests.unit import standin_vllm as standin
 
 KERNELS = ["vllm/_C.abi3.so", "vllm/_C_AVX2.abi3.so", "vllm/_C_AVX512.abi3.so"]

@@ -2,8 +2,9 @@
 
 import pytest
 
-from hostkit import evidence, gpus, process
-from hostkit.process import Ended, Failure, NoEnd
+from hostkit.health import evidence
+from hostkit.host import gpus, process
+from hostkit.host.process import Ended, Failure, NoEnd
 
 
 def test_a_program_is_told_what_it_is_to_read_and_says_what_it_wrote():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostkit import benchmark, prompts
+from hostkit.measure import benchmark, prompts
 
 ALL = (*prompts.GENRES, prompts.NOISE)
 

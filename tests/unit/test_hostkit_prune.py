@@ -8,8 +8,11 @@ from argparse import Namespace
 
 import pytest
 
-from hostkit import doctor, figures, kvtier, paths, prune, quota, units, windowsdisk
-from hostkit.process import Failure
+from hostkit.health import doctor
+from hostkit.host import paths, units, windowsdisk
+from hostkit.host.process import Failure
+from hostkit.kv import blocks, prune, quota
+from hostkit.metrics import figures
 from tasks.shared.health import tiers
 from tests.unit import kv_tier
 from tests.unit.kv_tier import HOUR, NOW, UNUSED, USED, pruned
@@ -150,7 +153,7 @@ def test_a_folder_exchanged_for_a_link_in_the_middle_of_a_walk_leads_nowhere(tie
     outside = tier.file(tier.root / "outside/00_g0" / ("0" * 64 + ".bin"), 99)
     tier.blocks(1)
     victim = tier.folder / USED / "m_0a1b_r0/000"
-    look = kvtier.Walk._look
+    look = blocks.Walk._look
 
     def exchanged(self, folder, path, tally):
         found = look(self, folder, path, tally)
@@ -159,7 +162,7 @@ def test_a_folder_exchanged_for_a_link_in_the_middle_of_a_walk_leads_nowhere(tie
             victim.symlink_to(outside.parents[1])
         return found
 
-    monkeypatch.setattr(kvtier.Walk, "_look", exchanged)
+    monkeypatch.setattr(blocks.Walk, "_look", exchanged)
     pruned()
     assert outside.exists()
 
@@ -174,13 +177,13 @@ def test_a_tier_that_is_a_link_is_refused(tier):
 def test_files_on_another_device_stay(tier, monkeypatch):
     tier.limits(quota=0)
     files = tier.blocks(2)
-    walk = kvtier.Walk.__init__
+    walk = blocks.Walk.__init__
 
     def other_device(self, *args, **kwargs):
         walk(self, *args, **kwargs)
         self._device += 1
 
-    monkeypatch.setattr(kvtier.Walk, "__init__", other_device)
+    monkeypatch.setattr(blocks.Walk, "__init__", other_device)
     pruned()
     assert tier.left() == set(files)
 

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from hostkit import kvtier, paths
+from hostkit.host import paths
+from hostkit.kv import blocks
 from tests.unit import kv_tier
 from tests.unit.kv_tier import HOUR, NOW, pruned
 
@@ -32,7 +33,7 @@ def test_only_folders_with_something_to_remove_are_gone_through_again(tier, monk
 
 
 def test_folders_that_share_a_slot_lose_nothing_but_time(tier, monkeypatch):
-    monkeypatch.setattr(kvtier.Oldest, "_SLOTS", 1)
+    monkeypatch.setattr(blocks.Oldest, "_SLOTS", 1)
     files = tier.blocks(11)
     pruned()
     assert tier.left() == set(files[:9])

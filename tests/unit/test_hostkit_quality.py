@@ -7,9 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from hostkit import generations, goodstart, paths, quality, questions, restore, server, units, watch
-from hostkit.goodstart import Start
-from hostkit.process import Failure
+from hostkit.generation import generations
+from hostkit.host import paths, units
+from hostkit.host.process import Failure
+from hostkit.measure import quality, questions, restore
+from hostkit.serving import goodstart, server
+from hostkit.serving.goodstart import Start
 from tests.rehearsal.standin.tiers import BYTES_PER_TOKEN, Tiers
 
 SERVER = server.Server(1, 1, "http://127.0.0.1:1", "m", "0")
@@ -119,7 +122,7 @@ def test_each_check_computes_anew(serve):
 
 def test_the_pool_is_that_of_this_start_and_else_of_the_last_one_on_record(monkeypatch):
     log: list[str] = []
-    monkeypatch.setattr(watch, "attempt", lambda: watch.Attempt("id", 0))
+    monkeypatch.setattr(units, "show", lambda *_names: {"InvocationID": "id"})
     monkeypatch.setattr(units, "journal", lambda _invocation: log)
     monkeypatch.setattr(goodstart, "of_generation", lambda _n: None)
     assert restore.pool_tokens(3) == 0

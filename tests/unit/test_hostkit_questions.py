@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from hostkit import quality, questions
-from hostkit.questions import Question
+from hostkit.measure import quality, questions
+from hostkit.measure.questions import Question
 
 
 def numbers_about(question):

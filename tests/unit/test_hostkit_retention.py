@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hostkit import mounts, paths, retention
+from hostkit.generation import retention
+from hostkit.host import mounts, paths
 
 HOSTKIT = Path("files/hostkit").resolve()
 NAMES = {n: f"1.2.{n}-00000000000{n}" for n in range(1, 6)}

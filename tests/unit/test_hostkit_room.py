@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from hostkit import room
-from hostkit.process import Failure
+from hostkit.host import room
+from hostkit.host.process import Failure
 
 
 def statvfs(monkeypatch, **changes):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hostkit import loadsteps, scenarios, server, streaming
+from hostkit.measure import loadsteps, scenarios, streaming
+from hostkit.serving import server
 
 FOUND = server.Server(1, 3, "http://127.0.0.1:8000", "model", "0.31.0")
 POOL, TOKENS = 50_000, 16_000

@@ -5,8 +5,9 @@ import os
 
 import pytest
 
-from hostkit import server, units
-from hostkit.server import NotAnswering, Server
+from hostkit.host import units
+from hostkit.serving import server
+from hostkit.serving.server import NotAnswering, Server
 from tests.imitation_http import Quiet, serving
 
 VERSION = "0.31.0+patched.0123456789ab"

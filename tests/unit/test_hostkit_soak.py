@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from hostkit import gpus, soak
+from hostkit.host import gpus
+from hostkit.measure import soak
 
 
 def rounds(*, failed=0):

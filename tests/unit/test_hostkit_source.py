@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hostkit import compilers, source
+from hostkit.release import compilers, source
 from tests.imitation_network import NAME, network
 from tests.unit import standin_source as sources
 from tests.unit.standin_host import INSTALLED, refused

@@ -1,6 +1,6 @@
 """Reading a server's log."""
 
-from hostkit import startlog
+from hostkit.generation import startlog
 
 LOADING = """\
 hostkit: generation 3, release 0.31.0-abc

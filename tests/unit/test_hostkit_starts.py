@@ -4,8 +4,9 @@ import time
 
 import pytest
 
-from hostkit import starts, units
-from hostkit.process import Failure
+from hostkit.generation import starts
+from hostkit.host import units
+from hostkit.host.process import Failure
 
 LIMIT = {"burst": 3, "interval_s": 264, "delay_s": 20}
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from hostkit import stepprofile
-from hostkit.process import Failure
+from hostkit.host.process import Failure
+from hostkit.measure import stepprofile
 
 
 def event(name, cat, ts, dur):

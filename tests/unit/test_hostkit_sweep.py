@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from hostkit import sweep, units
-from hostkit.process import Failure
+from hostkit.host import sweep, units
+from hostkit.host.process import Failure
 
 
 @pytest.fixture

@@ -5,10 +5,11 @@ import urllib.parse
 
 import pytest
 
-from hostkit import cli, lives, traffic
-from hostkit.lives import Count, Life
-from hostkit.process import Failure
-from hostkit.prometheus import Prometheus
+from hostkit import cli
+from hostkit.host.process import Failure
+from hostkit.metrics import lives, traffic
+from hostkit.metrics.lives import Count, Life
+from hostkit.metrics.prometheus import Prometheus
 from tests.imitation_http import Quiet, serving
 
 FIRST = Life(began=100, seen=(115, 130, 145))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hostkit import uninstall, units
+from hostkit.host import units
+from hostkit.lifecycle import uninstall
 
 TABLE = (
     "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from hostkit import weights
+from hostkit.model import weights
 
 
 def shard(path, size=64):

@@ -6,8 +6,9 @@ import subprocess
 import pytest
 from pydantic import ValidationError
 
-from hostkit import exporter, exposition, figures, gpufigures, gpus, hostfigures, paths
-from hostkit.exposition import Metric, Sample, gauge
+from hostkit.host import gpus, paths
+from hostkit.metrics import exporter, exposition, figures, gpufigures, hostfigures
+from hostkit.metrics.exposition import Metric, Sample, gauge
 from tasks.shared import metrics, templates
 from tests import promtool
 

@@ -5,7 +5,8 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from hostkit import cli, modelconfig, weights
+from hostkit import cli
+from hostkit.model import modelconfig, weights
 from tasks.shared.engine import compat
 from tasks.shared.settings import Settings, describe
 from tests.unit.test_hostkit_weights import shard

@@ -7,7 +7,7 @@ import pytest
 import requests
 from pydantic import ValidationError
 
-from hostkit import network as on_host
+from hostkit.host import network as on_host
 from tasks.shared import network
 from tasks.shared.release import patches, releases
 from tasks.shared.settings import Settings, describe

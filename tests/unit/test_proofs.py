@@ -5,7 +5,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from hostkit import proofs as host_proofs
+from hostkit.generation import proofs as host_proofs
 from tasks.shared.engine import proofs
 from tasks.shared.settings import Settings
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from hostkit import cli, paths
+from hostkit import cli
+from hostkit.host import paths
 from scripts import ternary
 
 SHAPE = (96, 256)

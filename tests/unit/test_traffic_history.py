@@ -9,8 +9,8 @@ import urllib.request
 
 import pytest
 
-from hostkit import traffic
-from hostkit.prometheus import Prometheus
+from hostkit.metrics import traffic
+from hostkit.metrics.prometheus import Prometheus
 from tasks.shared.facts.traffic import Traffic
 from tasks.shared.traffic.figures import SOURCES, Figures
 from tests import promtool

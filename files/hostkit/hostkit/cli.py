@@ -5,48 +5,48 @@ import importlib
 import os
 import sys
 
-from hostkit.process import Failure
+from hostkit.host.process import Failure
 
 MODULES = {
-    "activate": "service",
-    "adopt": "adopt",
-    "after-stop": "hooks",
-    "ask": "service",
-    "before-start": "hooks",
-    "build-release": "release",
-    "check-config": "preflight",
-    "check-cuda": "cuda",
-    "check-model": "weights",
-    "check-release": "release",
-    "check-switch": "switch",
-    "doctor": "doctor",
-    "failures": "failures",
-    "fetch-model": "fetch",
-    "figures": "exporter",
-    "foreign": "adopt",
-    "guard": "guard",
-    "install-unit": "service",
-    "job": "jobs",
-    "load-test": "loadtest",
-    "notify": "notify",
-    "outlook": "outlook",
-    "pace": "pace",
-    "pack-ternary": "ternary",
-    "probe": "service",
-    "prune": "prune",
-    "quality": "quality",
-    "retain": "retention",
-    "settle": "settle",
-    "stage": "preflight",
-    "start": "start",
-    "state": "state",
-    "sweep": "sweep",
-    "switch": "switch",
-    "traffic": "traffic",
-    "trust-key": "cuda",
-    "uninstall": "uninstall",
-    "verify": "service",
-    "watch-progress": "hang",
+    "activate": "lifecycle.service",
+    "adopt": "lifecycle.adopt",
+    "after-stop": "lifecycle.hooks",
+    "ask": "lifecycle.service",
+    "before-start": "lifecycle.hooks",
+    "build-release": "release.releases",
+    "check-config": "generation.preflight",
+    "check-cuda": "release.cuda",
+    "check-model": "model.weights",
+    "check-release": "release.releases",
+    "check-switch": "lifecycle.switch",
+    "doctor": "health.doctor",
+    "failures": "health.failures",
+    "fetch-model": "model.fetch",
+    "figures": "metrics.exporter",
+    "foreign": "lifecycle.adopt",
+    "guard": "host.guard",
+    "install-unit": "lifecycle.service",
+    "job": "host.jobs",
+    "load-test": "measure.loadtest",
+    "notify": "health.notify",
+    "outlook": "serving.outlook",
+    "pace": "measure.pace",
+    "pack-ternary": "model.ternary",
+    "probe": "lifecycle.service",
+    "prune": "kv.prune",
+    "quality": "measure.quality",
+    "retain": "generation.retention",
+    "settle": "lifecycle.settle",
+    "stage": "generation.preflight",
+    "start": "generation.start",
+    "state": "health.state",
+    "sweep": "host.sweep",
+    "switch": "lifecycle.switch",
+    "traffic": "metrics.traffic",
+    "trust-key": "release.cuda",
+    "uninstall": "lifecycle.uninstall",
+    "verify": "lifecycle.service",
+    "watch-progress": "health.hang",
 }
 """The module of each subcommand. Only that one is loaded, since no bytecode is kept on a host."""
 
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
     try:
         if getattr(args, "fetches", False):
-            importlib.import_module("hostkit.network").enter()
+            importlib.import_module("hostkit.host.network").enter()
         return int(args.run(args))
     except PermissionError as error:
         print(f"hostkit: only root may do this ({error.filename}): use sudo", file=sys.stderr)
@@ -69,5 +69,5 @@ def main(arguments: list[str]) -> int:
     except (Failure, OSError, ValueError) as error:
         print(f"hostkit: {error}", file=sys.stderr)
         if "HOSTKIT_JOB" in os.environ:
-            importlib.import_module("hostkit.jobs").tell_error(str(error))
+            importlib.import_module("hostkit.host.jobs").tell_error(str(error))
         return 1

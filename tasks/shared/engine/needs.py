@@ -17,7 +17,7 @@ _OPEN_FILES = 8192
 
 
 def needs(settings: "Settings") -> dict[str, Any]:
-    """Bytes, counts and folders, by the names that hostkit's resources.py reads."""
+    """Bytes, counts and folders, by the names that hostkit/generation/resources.py reads."""
     s = settings
     ram_tier = math.floor(s.kv_ram_gib * serving.GIB)
     found: dict[str, Any] = {

@@ -1,4 +1,7 @@
-"""What the log of a start must show for the settings to be in force: see hostkit/proofs.py."""
+"""What the log of a start must show for the settings to be in force.
+
+hostkit/generation/proofs.py looks for it on the host.
+"""
 
 from typing import TYPE_CHECKING, Any
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hostkit.benchmark import Run
+from hostkit.measure.benchmark import Run
 from tasks.shared.facts.load_test import LoadTestOutlook
 from tasks.shared.load_tests import trials
 from tasks.shared.load_tests.choices import LoadTestSettings

@@ -6,7 +6,7 @@ import re
 from pyinfra import host
 from pyinfra.api import operation
 
-from hostkit import openpgp
+from hostkit.release import openpgp
 from tasks.shared import cuda
 from tasks.shared.cuda import Repository
 from tasks.shared.facts.cuda import (

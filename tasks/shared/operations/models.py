@@ -4,7 +4,7 @@ from pyinfra import host, state
 from pyinfra.api import FileUploadCommand, QuoteString, StringCommand, operation
 from pyinfra.facts.files import FileContents
 
-from hostkit import weights
+from hostkit.model import weights
 from tasks.shared import texts
 from tasks.shared.facts.answers import NO_ANSWER, NOT_INSTALLED
 from tasks.shared.facts.files import FolderHashes

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hostkit.wheel import canonical
+from hostkit.release.wheel import canonical
 
 _PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?==([^\s;\\]+)((?:.*\\\n)*.*)", re.MULTILINE)
 _SHA256 = re.compile(r"--hash=sha256:([0-9a-f]{64})")

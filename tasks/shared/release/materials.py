@@ -37,7 +37,7 @@ from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
 
-from hostkit.wheel import canonical
+from hostkit.release.wheel import canonical
 from tasks.shared.release import locks
 
 SCHEMA = SchemaVersion.V1_6

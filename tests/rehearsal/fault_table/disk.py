@@ -94,7 +94,7 @@ DISK = (
         "read-only",
         "/opt/vllm is read-only, and hostkit has to be installed",
         "/opt/vllm",
-        "rm /opt/vllm/hostkit/hostkit/units.py",
+        "rm /opt/vllm/hostkit/hostkit/host/units.py",
         "read_only",
         _READ_ONLY,
     ),

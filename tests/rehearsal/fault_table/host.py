@@ -68,7 +68,7 @@ HOST = (
         "no text",
         "a file of hostkit is no text",
         "/opt/vllm/hostkit",
-        "junk /opt/vllm/hostkit/hostkit/figures.py",
+        "junk /opt/vllm/hostkit/hostkit/metrics/figures.py",
     ),
     Fault(
         "mounts",

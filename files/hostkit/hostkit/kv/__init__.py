@@ -1,0 +1,1 @@
+"""The SSD tier of the KV cache, kept within its quota."""

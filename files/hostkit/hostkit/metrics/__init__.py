@@ -1,0 +1,1 @@
+"""The host's figures for Prometheus, and what Prometheus says of the server."""

@@ -1,0 +1,1 @@
+"""What builds a release of the patched vLLM, and what checks one."""
