@@ -41,6 +41,28 @@ def test_the_environment_names_its_generation(make):
     assert json.loads(generation.files["generation.json"])["digest"] == generation.digest
 
 
+@pytest.mark.parametrize(
+    ("changes", "key", "value"),
+    [
+        ({}, "thinks", False),
+        ({"reasoning_parser": "qwen3"}, "thinks", True),
+        ({}, "kv_offload", True),
+        ({"kv_ram_gib": 0, "kv_ssd_gb": 0}, "kv_offload", False),
+        ({}, "weights", "w"),
+        ({"model": f"hf:a/b@{'0' * 40}"}, "weights", None),
+    ],
+)
+def test_the_note_says_how_the_model_is_to_be_asked_and_what_to_look_at(make, changes, key, value):
+    assert json.loads(wanted(make(**changes)).note)[key] == value
+
+
+def test_a_note_that_is_lost_is_all_that_its_folder_lacks(make):
+    generation = wanted(make())
+    note, others = generation.note, generation.files_but_note
+    assert others | {generations.NOTE: note} == generation.files
+    assert generations.NOTE not in others
+
+
 def test_settings_that_do_not_reach_the_server_make_no_new_generation(make):
     assert wanted(make()).digest == wanted(make(force="yes")).digest
 

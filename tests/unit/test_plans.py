@@ -55,6 +55,8 @@ def test_another_release_is_shown_with_its_version_patches_and_packages(side):
     assert changes[0].startswith("release: 0.30.0-")
     assert "vLLM: 0.30.0 -> 0.31.0" in changes
     assert any(line.startswith("patch: - 0099-old.patch (") for line in changes)
+    back = compared(before, older).changes
+    assert any(line.startswith("patch: + 0099-old.patch (") for line in back)
     assert any(line.startswith("package: pyyaml 0.") for line in changes)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared.generation.rollout import Batch, divide
+from tasks.shared.generation.rollout import Batch, agreed, divide
 
 HOSTS = ["a", "b", "c"]
 
@@ -25,6 +25,13 @@ def test_the_canary_goes_first_then_the_batches_then_each_other_host(canary, nam
 def test_a_host_in_two_batches_is_refused():
     with pytest.raises(DeployError, match="rollout names b twice"):
         divide(HOSTS, None, [["a", "b"], ["b", "c"]])
+
+
+def test_hosts_that_want_to_be_switched_in_another_order_are_refused(make):
+    first, second = make(canary="a", rollout=[["b", "c"]]), make(canary="a")
+    assert agreed({"a": first, "b": first}) == ("a", [["b", "c"]])
+    with pytest.raises(DeployError, match="for all hosts: b has its own"):
+        agreed({"a": first, "b": second})
 
 
 def test_an_operation_says_whose_turn_it_is_when_there_are_several_hosts():

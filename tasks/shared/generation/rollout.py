@@ -1,12 +1,12 @@
 """In which order hosts are switched: one by one or in named batches, never on after a failure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyinfra import state
 from pyinfra.api.exceptions import DeployError
 
-from tasks.shared import settings as all_settings
+from tasks.shared.settings import Settings, of_all_hosts
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,16 @@ class Batch:
 def batches() -> list[Batch]:
     """The batches of this run, for all its hosts alike."""
     chosen = [host.name for host in state.inventory if host in state.activated_hosts]
-    own = all_settings.settings()
-    for name, each in all_settings.of_all_hosts().items():
-        if (each.canary, each.rollout) != (own.canary, own.rollout):
+    return divide(chosen, *agreed(of_all_hosts()))
+
+
+def agreed(of_hosts: Mapping[str, Settings]) -> tuple[str | None, list[list[str]]]:
+    """Canary and rollout, which are the same for all hosts; DeployError when they are not."""
+    first = next(iter(of_hosts.values()))
+    for name, each in of_hosts.items():
+        if (each.canary, each.rollout) != (first.canary, first.rollout):
             raise DeployError(f"canary and rollout are for all hosts: {name} has its own")
-    return divide(chosen, own.canary, own.rollout)
+    return first.canary, first.rollout
 
 
 def divide(hosts: Sequence[str], canary: str | None, named: Sequence[Sequence[str]]) -> list[Batch]:
