@@ -3,13 +3,13 @@
 from tasks.shared import notices
 from tasks.shared.generation import desired
 from tasks.shared.load_tests import trials
-from tasks.shared.load_tests.plan import How
+from tasks.shared.load_tests.plan import Waits
 from tasks.shared.operations import load_test, vllm
 from tasks.shared.settings import settings
 
 own = settings()
 
-notices.failures()
+notices.show()
 variants = trials.of(own).items()
 generations = {label: desired.generation(variant) for label, variant in variants}
 
@@ -18,6 +18,6 @@ for label, generation in generations.items():
 load_test.measured(
     name="Measure the server",
     settings=own,
-    how=How(own.idle_wait_s, own.ready_timeout_s),
+    waits=Waits(own.idle_wait_s, own.ready_timeout_s),
     trials=generations,
 )

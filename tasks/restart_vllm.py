@@ -7,7 +7,7 @@ from tasks.shared.settings import settings
 
 own = settings()
 
-notices.failures()
+notices.show()
 generation = desired.generation(own)
 
 for batch in rollout.batches():

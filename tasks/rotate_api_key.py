@@ -12,7 +12,7 @@ from tasks.shared.settings import settings
 
 own = settings()
 
-notices.failures()
+notices.show()
 key = credentials.api_key(own.api_key_file, rotate=True)
 generation = desired.generation(own, key)
 switch = switches.switch(own, "replacing the API key")

@@ -10,7 +10,7 @@ from tasks.shared.settings import settings
 
 own = settings()
 
-notices.failures()
+notices.show()
 key = credentials.api_key(own.api_key_file)
 generation = desired.generation(own, key)
 

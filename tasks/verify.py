@@ -6,5 +6,5 @@ from tasks.shared.settings import settings
 
 own = settings()
 
-notices.failures()
+notices.show()
 vllm.answering(name="Ask the server for a completion", deadline_s=own.ready_timeout_s)

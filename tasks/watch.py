@@ -13,11 +13,11 @@ notify_file = own.notify_file
 if notify_file:
     secret_file(
         name="Write who is told of failures",
-        path=credentials.ADDRESS,
-        content=credentials.address(notify_file),
+        path=credentials.NOTIFY,
+        content=credentials.notify_address(notify_file),
     )
 else:
-    files.file(name="Tell nobody of failures", path=credentials.ADDRESS, present=False)
+    files.file(name="Tell nobody of failures", path=credentials.NOTIFY, present=False)
 units.timer(
     name="Look once a minute whether the server hangs",
     unit=templates.WATCH,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tasks.shared import texts
 
-KEY, TOKEN, ADDRESS = "/etc/vllm/secrets.env", "/etc/vllm/hf_token", "/etc/vllm/notify"
-ON_HOST = (KEY, TOKEN, ADDRESS)
+KEY, TOKEN, NOTIFY = "/etc/vllm/secrets.env", "/etc/vllm/hf_token", "/etc/vllm/notify"
+ON_HOST = (KEY, TOKEN, NOTIFY)
 """Where each of them lies on a host: root's, 0600."""
 
 _UNSAFE = set("\"\\$`' ")
@@ -37,7 +37,7 @@ def token(file: str) -> str:
     return _read_private(file)
 
 
-def address(file: str) -> str:
+def notify_address(file: str) -> str:
     """Who is told of failures, as a file says: a webhook's URL or mailto:… Raises ValueError."""
     found = _read_private(file)
     if not found.startswith(("https://", "http://", "mailto:")):

@@ -9,7 +9,7 @@ from tasks.shared.facts.hostkit import FailureNote, GuardNote, HostStateFact
 _shown: set[str] = set()
 
 
-def failures() -> None:
+def show() -> None:
     """Show what happened last on the host at hand, once a run, unless it was seen or is old.
 
     That is the newest failure, and what the memory guard has ended beside a server that went on.

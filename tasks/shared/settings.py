@@ -176,7 +176,7 @@ class Settings(LoadTestSettings, ReportSettings):
     @classmethod
     def _address_is_private(cls, value: str | None) -> str | None:
         if value is not None:
-            credentials.address(value)
+            credentials.notify_address(value)
         return value
 
     @field_validator("vllm_version")

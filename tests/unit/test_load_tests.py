@@ -193,7 +193,7 @@ def test_the_picture_needs_nothing_from_elsewhere(tmp_path):
 def test_a_soak_is_one_run_over_and_over_and_nothing_else(make):
     made = plan.plan(make(soak=2.0), PRODUCTION)
     assert made.names == ["soak: real, mixed, 16 in parallel"]
-    order = made.order("1", "me", 60, plan.How(0, 600))
+    order = made.order("1", "me", 60, plan.Waits(0, 600))
     assert (order["runs"], order["scenarios"]) == ([], [])
     assert order["soak"]["seconds"] == 7200
     assert order["budget_s"] == 7200 + plan.SOAK_SPARE_S
@@ -259,7 +259,7 @@ def test_a_profile_is_a_generation_with_a_profiler_and_a_few_requests(make):
     assert variant.extra_serve_args.keys() == {"enable-prompt-tokens-details", "profiler-config"}
     made = plan.plan(own, PRODUCTION)
     assert made.names == ["a step's profile, 16 in parallel"]
-    order = made.order("1", "me", 60, plan.How(0, 600))
+    order = made.order("1", "me", 60, plan.Waits(0, 600))
     assert order["profile"]["folder"] == "/var/lib/vllm/home/profile"
     assert len(order["profile"]["tokens"]) == 16
 

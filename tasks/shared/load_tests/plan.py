@@ -57,7 +57,7 @@ SCENARIOS = {
 
 
 @dataclass(frozen=True)
-class How:
+class Waits:
     """Seconds to wait for a busy server, and that a start on the way may take."""
 
     wait_s: int
@@ -84,13 +84,13 @@ class Plan:
         prefixes = [f"{label}: " for label in labels] or [""]
         return [prefix + name for prefix in prefixes for name in self.names]
 
-    def order(self, identity: str, by: str, minutes: int, how: How) -> dict[str, Any]:
+    def order(self, identity: str, by: str, minutes: int, waits: Waits) -> dict[str, Any]:
         """What hostkit carries out, as JSON data."""
         return {
             "id": identity,
             "by": by,
-            "wait_s": how.wait_s,
-            "deadline_s": how.deadline_s,
+            "wait_s": waits.wait_s,
+            "deadline_s": waits.deadline_s,
             "trials": [],
             "budget_s": self.soak.seconds + SOAK_SPARE_S if self.soak else minutes * 60,
             "soak": asdict(self.soak) if self.soak else None,

@@ -15,7 +15,7 @@ from tasks.shared.generation.generations import Generation
 from tasks.shared.load_tests import kept, show
 from tasks.shared.load_tests.choices import LoadTestSettings
 from tasks.shared.load_tests.compare import compare
-from tasks.shared.load_tests.plan import How, describe, estimate_s, plan
+from tasks.shared.load_tests.plan import Waits, describe, estimate_s, plan
 from tasks.shared.operations.common import Commands, is_news, refuse
 from tasks.shared.operations.jobs import run_job
 
@@ -25,22 +25,22 @@ ORDERS = "/run/vllm/load-test"
 
 @operation(is_idempotent=False)
 def measured(
-    settings: LoadTestSettings, how: How, trials: Mapping[str, Generation] | None = None
+    settings: LoadTestSettings, waits: Waits, trials: Mapping[str, Generation]
 ) -> Commands:
     """Measure the server, keep the result, and fail when it is worse than the last good one.
 
     + settings: what is asked, and how much worse it may come out
-    + how: how long to wait for a busy server, and for a start where one is a part of the test
-    + trials: staged generations to measure instead, by label; the one that serves serves again
+    + waits: how long to wait for a busy server, and for a start where one is a part of the test
+    + trials: staged generations to measure instead, by label; none: the one that serves
 
-    load_test.measured(name="Measure", settings=settings, how=How(0, 1800))
+    load_test.measured(name="Measure", settings=settings, waits=Waits(0, 1800), trials={})
     """
     present = host.get_fact(LoadTestOutlookFact)
     if not present.generation:
         yield from refuse(f"not tested: {present.why_not}")
         return
     made = plan(settings, present)
-    labels = [*(trials or {})]
+    labels = [*trials]
     names = made.names_of(labels)
     try:
         last = kept.last_good(host.name, names)
@@ -59,8 +59,8 @@ def measured(
         host.log_styled(present.why_not, fg="yellow", log_func=logger.warning)
     identity = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     order = f"{ORDERS}/{identity}.json"
-    content = made.order(identity, switches.operator(), minutes, how)
-    content["trials"] = [] if not trials else _numbered(trials)
+    content = made.order(identity, switches.operator(), minutes, waits)
+    content["trials"] = _numbered(trials) if trials else []
     script = f"umask 022 && mkdir -p {ORDERS} && rm -f {ORDERS}/*.json && cat > {order}"
     yield StringCommand("sh -c", QuoteString(script), _stdin=[json.dumps(content)])
     yield from run_job(JOB, "load-test", "run", order)
