@@ -16,7 +16,7 @@ from tasks.shared.operations.jobs import run_job
 
 @operation()
 def present(
-    source: ModelSource, demands: Demands, release: str, *, endpoint: str | None = None
+    source: ModelSource, demands: Demands, release: str, *, endpoint: str | None
 ) -> Commands:
     """Ensure that a complete model lies in its folder on the host.
 
@@ -26,9 +26,11 @@ def present(
     + source: where the model comes from
     + demands: what the settings ask of its config.json
     + release: the release whose huggingface_hub downloads
-    + endpoint: another server to download from
+    + endpoint: another server to download from; None: Hugging Face's
 
-    models.present(name="Provide the model", source=source, demands=demands, release=name)
+    models.present(
+        name="Provide", source=source, demands=demands, release=release.name, endpoint=None
+    )
     """
     folder = source.folder_on_host
     problems = host.get_fact(HostkitProblems, question=["check-model", folder, *demands.options()])

@@ -47,14 +47,14 @@ def adopted(server: str | None, generation: Generation, switch: Switch) -> Comma
 
 
 @operation()
-def uninstalled(also: Sequence[str], kv_dir: str, *, force: bool = False) -> Commands:
+def uninstalled(also: Sequence[str], kv_dir: str, *, force: bool) -> Commands:
     """Ensure that nothing of the deploy is on the host but what is kept, which is listed.
 
     + also: of user, packages, models and kv what is removed, too
     + kv_dir: where the SSD tier lies
     + force: although the server is in use
 
-    removal.uninstalled(name="Uninstall", also=[], kv_dir="/var/lib/vllm/kv")
+    removal.uninstalled(name="Uninstall", also=[], kv_dir="/var/lib/vllm/kv", force=False)
     """
     if not host.get_fact(HostkitInstalled):
         host.noop("nothing of it is installed")

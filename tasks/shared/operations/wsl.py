@@ -21,7 +21,7 @@ mv -f -- "$target.new" "$target"
 
 
 @operation()
-def values_set(path: str, values: Values, newline: str | None = None) -> Commands:
+def values_set(path: str, values: Values, newline: str | None) -> Commands:
     r"""Ensure values in a file that WSL reads; whatever else is in it stays, byte for byte.
 
     Refused, with nothing written, is a file that cannot be edited without guessing.

@@ -150,12 +150,12 @@ def write(report: Report, host: str, folder: Path = FOLDER) -> Path:
     return file.resolve()
 
 
-def windows_path(file: PurePath, distribution: str | None = None) -> str | None:
+def windows_path(file: PurePath) -> str | None:
     r"""A file's path for Windows, \\wsl.localhost\…; None where this machine is no WSL.
 
-    `distribution` is WSL's name of it, by default what WSL says in $WSL_DISTRO_NAME.
+    WSL tells its name in $WSL_DISTRO_NAME.
     """
-    name = distribution or os.environ.get("WSL_DISTRO_NAME")
+    name = os.environ.get("WSL_DISTRO_NAME")
     return f"\\\\wsl.localhost\\{name}" + str(file).replace("/", "\\") if name else None
 
 
