@@ -72,6 +72,7 @@ def test_one_command_replaces_the_key(deployed):
     assert new != old
     assert (status(deployed, old), status(deployed, new)) == (401, 200)
     assert new not in done.stderr
+    assert "s  importing vLLM" in done.stderr, "what the start is at is shown on the way"
     totals = deploys.deploy_json(host=deployed)
     assert (totals.changed, totals.error) == ((), 0)
 
