@@ -30,8 +30,9 @@ def everything(finding):
 )
 def test_a_state_that_fails_later_is_refused_with_the_remedy(changes, own, what, words, make):
     settings = make(**own)
-    refused = [f for f in judge(changed(**changes), settings) if f.level == "refusal"]
-    (finding,) = [f for f in refused if f.what == what]
+    found = list(judge(changed(**changes), settings))
+    (finding,) = [f for f in found if f.what == what]
+    assert finding.level == "refusal"
     assert [word for word in words if word not in everything(finding)] == []
     assert finding.remedy
 
@@ -52,6 +53,18 @@ def test_a_state_that_hurts_is_warned_of_and_stops_nothing(changes, own, what, w
 )
 def test_a_state_that_is_in_order_passes(changes, own, make):
     assert judged(changed(**changes), make(**own)) == []
+
+
+def test_a_machine_that_is_in_order_is_told_all_that_was_looked_at(make):
+    found = judge(good(), make())
+    assert {each.what for each in found} == {
+        *("architecture", "root", "distribution", "python", "glibc", "kernel", "clock"),
+        *("systemd", "wsl.conf", "WSL", ".wslconfig memory", "keep-alive", "network"),
+        *("driver packages", "apt sources", "CUDA toolkit", "GPUs", "gpu_memory_mib"),
+        *(f"GPU {n}{of}" for n in (0, 1) for of in ("", " driver", " memory", " PCIe")),
+        *("RAM", "/dev/shm", "disk", "disk of the SSD tier", "drive C:", "kv_ssd_dir", "model"),
+        *("port 8000", "port 9090", "port 9091", "other vLLM"),
+    }
 
 
 def test_the_cpu_build_wants_neither_a_gpu_nor_cuda_nor_windows(make):

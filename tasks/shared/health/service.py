@@ -77,7 +77,8 @@ def _lock(state: HostState, left: str) -> Iterator[Finding]:
 
 
 def _unit(state: HostState, unit: UnitReport) -> Iterator[Finding]:
-    if not state.unit_in_force or unit.needs_reload == "yes":
+    in_force = state.unit_in_force and unit.needs_reload != "yes"
+    if not in_force:
         yield problem(
             "unit",
             f"the {UNIT} that systemd works with is not that of generation {state.current}",
@@ -96,7 +97,7 @@ def _unit(state: HostState, unit: UnitReport) -> Iterator[Finding]:
         yield problem(
             "unit", f"{UNIT} is {unit.enabled}", "enabled: started at boot", "deploy.py enables it"
         )
-    elif state.unit_in_force and not own:
+    elif in_force and not own:
         yield ok("unit", "is the current generation's, and enabled")
 
 
