@@ -39,6 +39,9 @@ PRESETS = {
 
 HEAD_DIMS = (64, 128, 256)
 
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+"""For processes side by side: each would start a thread for every core, and all of them wait."""
+
 TOLERANCE = {"cuda": 1.3, "cpu": 0.5}
 """Times the error of rounding the exact result to bfloat16, which is all that stock's has.
 
@@ -330,9 +333,10 @@ def check(cases: Iterator[Case], kernels: types.SimpleNamespace, device: str) ->
 def deal(site_packages: list[str], hands: int) -> int:
     """Run every case in so many processes of this program; the highest exit status."""
     path = site_packages or [sysconfig.get_path("purelib")]
+    command = [sys.executable, __file__, "all", *path]
+    environment = {**os.environ, **ONE_THREAD}
     running = [
-        subprocess.Popen([sys.executable, __file__, "all", *path, f"{hand}/{hands}"], text=True)
-        for hand in range(hands)
+        subprocess.Popen([*command, f"{hand}/{hands}"], env=environment) for hand in range(hands)
     ]
     return max(abs(process.wait()) for process in running)
 

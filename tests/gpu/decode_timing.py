@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -213,6 +214,7 @@ def all_agree(files: dict[str, str], site_packages: str) -> dict[str, bool]:
     running = {
         name: subprocess.Popen(
             [*command, f"{name}={file}"],
+            env={**os.environ, **decode_kernel.ONE_THREAD},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

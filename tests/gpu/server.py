@@ -8,7 +8,7 @@ How to write a case::
         folder = model.write(tmp_path / "model", model.RANK)      # random weights, see model.py
         with server.start(folder, gpus=1, mtp_tokens=0) as running:  # any setting by its name
             reply = running.complete(server.document(1, 16000), tokens=16)
-            reply.first_s, reply.total_s, reply.token_ids, reply.gaps_s
+            reply.first_s, reply.total_s, reply.token_ids, reply.arrived_s
             reply.first_logprobs                                  # token id -> logprob
             running.metrics("spec_decode")                        # name -> value
             running.log_lines("attention block size")
@@ -54,10 +54,8 @@ class Reply:
     first_s: float = 0.0
     total_s: float = 0.0
     token_ids: list[int] = field(default_factory=list)
-    gaps_s: list[float] = field(default_factory=list)
-    """Between one arrival of tokens and the next; with MTP one may bring two."""
     arrived_s: list[float] = field(default_factory=list)
-    """When each token came, by this machine's monotonic clock."""
+    """When each token came, by the monotonic clock; with MTP two may come at once."""
     first_logprobs: dict[int, float] = field(default_factory=dict)
 
 
@@ -101,24 +99,20 @@ class Server:
             body |= {"logprobs": logprobs, "return_tokens_as_token_ids": True}
         time.sleep(delay_s)
         reply, asked = Reply(), time.monotonic()
-        last = asked
         for event in self._stream("/v1/completions", body):
             now = time.monotonic()
             choice = (event.get("choices") or [{}])[0]
             ids = choice.get("token_ids") or []
             if not ids:
                 continue
-            if reply.token_ids:
-                reply.gaps_s.append(now - last)
-            else:
+            if not reply.token_ids:
                 reply.first_s = now - asked
                 reply.first_logprobs = _top(choice)
             reply.token_ids += ids
             reply.arrived_s += [now] * len(ids)
-            last = now
-        reply.total_s = last - asked
         if len(reply.token_ids) != tokens:
             raise AssertionError(f"{len(reply.token_ids)} tokens came instead of {tokens}")
+        reply.total_s = reply.arrived_s[-1] - asked
         return reply
 
     def together(

@@ -1,9 +1,7 @@
-"""The fused TurboQuant decode on a GPU: exact, faster than stock, and right under MTP.
+"""The fused TurboQuant decode on a GPU: exact, and right in the server, with and without MTP.
 
-Six minutes on one H200 were planned for the servers of the second test: a quarter of the model's
-layers, four of them attention (`DECODE_LAYERS=64` takes the whole), and 60,000 tokens for one and
-for eight requests. A prompt is computed once and then answered from the prefix cache, so that all
-requests decode together.
+The servers hold a quarter of the model's layers, four of them attention (`DECODE_LAYERS=64` takes
+the whole). Times are test_decode_speed.py's.
 """
 
 from __future__ import annotations
@@ -15,11 +13,9 @@ from pathlib import Path
 
 from tests.gpu import model, profile, server
 from tests.gpu.record import record
-from tests.gpu.server import Reply, Server
+from tests.gpu.server import Server
 
 LAYERS = int(os.environ.get("DECODE_LAYERS", "16"))
-LENGTHS = {1: (1000, 16000, 60000), 8: (1000, 16000, 60000), 16: (1000, 16000)}
-TOKENS = 64
 SCRIPT = Path(__file__).with_name("decode_kernel.py")
 _WHERE = "import importlib.util as u; print(u.find_spec('vllm').submodule_search_locations[0])"
 
@@ -33,10 +29,9 @@ def test_the_kernel_agrees_with_float64_over_presets_shapes_and_ragged_batches()
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
-def test_the_fused_kernel_is_faster_in_the_server_and_answers_as_stock_does() -> None:
+def test_the_server_answers_with_either_kernel_as_stock_does_without_drafts() -> None:
     shape = replace(model.RANK, layers=LAYERS)
     folder = model.write(profile.SCRATCH / f"models/rank-{LAYERS}-layers", shape)
-    steps: dict[str, dict[str, float]] = {}
     texts: dict[str, list[list[int]]] = {}
     for kernel in ("fused", "stock"):
         for mtp in (0, 1):
@@ -51,45 +46,21 @@ def test_the_fused_kernel_is_faster_in_the_server_and_answers_as_stock_does() ->
                 mtp_tokens=mtp,
             ) as running:
                 assert running.log_lines(f"TurboQuant decode: {kernel} kernel")
-                steps[case], texts[case] = _measured(running)
-            record(case, start_s=running.ready_s, **steps[case])
-    plain = texts["decode stock MTP 0"]
+                texts[case] = _first_tokens(running)
     for case, found in texts.items():
-        share = _agreeing(plain, found)
+        share = _agreeing(texts["decode stock MTP 0"], found)
         record(case, first_tokens_as_stock_without_mtp=share)
         # Another rounding may turn a near tie; a kernel that misses context agrees on nothing.
         assert share >= 0.6, case
-    for mtp in (0, 1):
-        fused, stock = (steps[f"decode {kernel} MTP {mtp}"] for kernel in ("fused", "stock"))
-        for figure, stock_ms in stock.items():
-            record("decode", **{f"mtp_{mtp}_{figure}_stock_over_fused": stock_ms / fused[figure]})
-        assert fused["step_ms_1_of_60000"] < stock["step_ms_1_of_60000"]
-        assert fused["step_ms_1_of_1000"] < 1.05 * stock["step_ms_1_of_1000"]
 
 
-def _measured(running: Server) -> tuple[dict[str, float], list[list[int]]]:
-    """Median time of a step by requests and context, and the first tokens of some answers.
-
-    A step gives one token a request, with MTP one or two.
-    """
-    steps: dict[str, float] = {}
-    texts = []
-    for count, lengths in LENGTHS.items():
-        for length in lengths:
-            prompts = [server.document(5000 + n, length) for n in range(count)]
-            for prompt in prompts:
-                running.complete(prompt, 1)
-            replies = running.together(prompts, TOKENS)
-            steps[f"step_ms_{count}_of_{length}"] = _step_ms(replies)
-            if count == 8 and length < 60000:
-                texts += [reply.token_ids[:8] for reply in replies]
-    return steps, texts
-
-
-def _step_ms(replies: list[Reply]) -> float:
-    """From the gaps of the second half, when every request decodes."""
-    gaps = sorted(gap for reply in replies for gap in reply.gaps_s[len(reply.gaps_s) // 2 :])
-    return 1000 * gaps[len(gaps) // 2]
+def _first_tokens(running: Server) -> list[list[int]]:
+    """Of eight answers at once to long texts, and to longer ones."""
+    return [
+        reply.token_ids
+        for length in (1000, 16000)
+        for reply in running.together([server.document(n, length) for n in range(8)], 8)
+    ]
 
 
 def _agreeing(some: list[list[int]], others: list[list[int]]) -> float:

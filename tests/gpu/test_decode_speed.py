@@ -25,7 +25,7 @@ DRAFTS = [int(each) for each in os.environ.get("DECODE_MTP", "0,1").split(",")]
 LAYERS = int(os.environ.get("DECODE_LAYERS", model.RANK.layers))
 # Tokens of context, and how many such requests at once.
 POINTS = [(context, count) for context in (1000, 16000, 60000) for count in (1, 8, 16)]
-TOKENS = 64
+TOKENS = 256
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -56,5 +56,6 @@ def ms_per_token(replies: list[Reply]) -> float:
     begin = max(reply.arrived_s[0] for reply in replies)
     end = min(reply.arrived_s[-1] for reply in replies)
     tokens = sum(begin < each <= end for reply in replies for each in reply.arrived_s)
-    assert tokens > TOKENS * len(replies) / 8, "too few tokens while all requests decode"
+    # Prompts of 60,000 numbers take the server a while to read, one after the other.
+    assert tokens > TOKENS * len(replies) / 2, "too few tokens while all requests decode"
     return 1000 * (end - begin) * len(replies) / tokens

@@ -2,7 +2,8 @@
 
 Run by a release's Python, in the generation's environment. The last line of standard output is
 JSON: a verdict (accepted, refused, or unjudged where this machine cannot tell) and the reason.
-No model is loaded, and no memory of a GPU is taken: vLLM asks the driver's management library.
+No model is loaded, and no memory of a GPU is taken: vLLM asks the driver's management library, and
+for the class of a hybrid model CUDA's runtime for the device's name, which takes no context.
 """
 
 import contextlib
@@ -68,9 +69,11 @@ def ask(config: str) -> str:
 
 
 def gpu_was_taken() -> bool:
-    """Has this process made a context on a GPU?"""
+    """Has this process made a context on a GPU? That alone takes some hundred MiB of it."""
     torch: Any = sys.modules.get("torch")
-    return bool(torch and torch.cuda.is_initialized())
+    if not torch or not torch.cuda.is_initialized():
+        return False
+    return any(map(torch._C._cuda_hasPrimaryContext, range(torch.cuda.device_count())))
 
 
 if __name__ == "__main__":
