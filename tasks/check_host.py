@@ -9,7 +9,8 @@ from tasks.shared.run import guards
 
 found = inspection.host_findings()
 alone = guards.runs_alone("tasks/check_host.py")
-for line, color in findings.table(found, with_ok=alone):
+shown = found if alone else findings.left_to_do(found)
+for line, color in findings.table(shown, with_ok=alone):
     host.log_styled(line, fg=color, log_func=logger.warning if color else logger.info)
 refusals = host_checks.blocking(found, cures_follow=guards.is_dry() or not alone)
 if refusals:

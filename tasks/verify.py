@@ -7,4 +7,9 @@ from tasks.shared.settings import settings
 own = settings()
 
 notices.show()
-vllm.answering(name="Ask the server for a completion", deadline_s=own.ready_timeout_s)
+vllm.answering(
+    name="Ask the server for a completion",
+    deadline_s=own.ready_timeout_s,
+    url=own.url,
+    model=own.served_model_name,
+)

@@ -65,6 +65,13 @@ def check(settings: "Settings") -> None:
         )
 
 
+def url(settings: "Settings") -> str:
+    """Where clients reach it."""
+    name = (settings.front_door_names or [settings.front_door_address])[0]
+    port = "" if settings.front_door_port == 443 else f":{settings.front_door_port}"
+    return f"https://{texts.in_url(name)}{port}/v1"
+
+
 def ports(settings: "Settings") -> dict[int, str]:
     """The port of the front door, and the setting that decides it; none without one."""
     return {settings.front_door_port: "front_door_port"} if settings.front_door else {}

@@ -4,7 +4,6 @@
 is the only reader of it. Everything else takes a `Settings`.
 """
 
-import difflib
 import re
 from functools import cache
 from typing import Annotated, Any, Literal
@@ -18,7 +17,6 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import ErrorDetails
 from pyinfra import host, inventory, state
 from pyinfra.api import Host
 from pyinfra.api.exceptions import DeployError
@@ -27,6 +25,7 @@ from tasks.shared import credentials, front_door, metrics, models, network, text
 from tasks.shared.engine import compat, decode, formats, prefill, proofs, serving, start_limit
 from tasks.shared.load_tests.choices import LoadTestSettings
 from tasks.shared.release import patches, plugins, releases
+from tasks.shared.run import wrong_settings
 from tasks.shared.traffic.choices import ReportSettings
 
 WDDM_RESERVE_MIB = 1331
@@ -275,6 +274,13 @@ class Settings(LoadTestSettings, ReportSettings):
         return {self.port: "port", **front_door.ports(self), **metrics.ports(self)}
 
     @property
+    def url(self) -> str:
+        """Where clients reach the server: by the front door, else where vLLM itself listens."""
+        if self.front_door:
+            return front_door.url(self)
+        return f"http://{texts.in_url(self.listen_address)}:{self.port}/v1"
+
+    @property
     def model_dir(self) -> str:
         """The model's folder on the host."""
         return self.source.folder_on_host
@@ -312,6 +318,8 @@ def _all_settings() -> dict[str, Settings]:
     problems: list[str] = []
     for each in inventory:
         try:
+            told = each.data.dict()  # type: ignore[no-untyped-call]
+            problems += wrong_settings.unknown_arguments(each.name, told)
             valid[each.name] = Settings.model_validate(_own_data(each))
         except ValidationError as error:
             problems += describe(each.name, error)
@@ -334,37 +342,6 @@ def _own_data(each: Host) -> dict[str, Any]:
     }
 
 
-_EXPECTATIONS = {
-    "missing": "must be set: it is in group_data/all.py as delivered",
-    "string_type": "must be text; on the command line write it in quotes: '\"007\"'",
-    "bool_type": "must be True or False",
-    "int_type": "must be a whole number",
-    "float_type": "must be a number",
-    "list_type": "must be a list",
-    "dict_type": "must be a mapping",
-}
-
-
 def describe(host_name: str, error: ValidationError) -> list[str]:
     """A line per mistake in a `Settings`: host, key, value found, what is expected."""
-    return [_describe_one(host_name, problem) for problem in error.errors()]
-
-
-def _describe_one(host_name: str, problem: ErrorDetails) -> str:
-    location = [str(part) for part in problem["loc"] if part not in ("str", "int", "float")]
-    key = ".".join(location)
-    kind = problem["type"]
-    if kind == "extra_forbidden":
-        close = difflib.get_close_matches(location[0], Settings.model_fields, n=1)
-        hint = f"did you mean {close[0]}?" if close else "see group_data/all.py for all names"
-        return f"  {host_name}: {key}: no such setting; {hint}"
-    if kind == "missing":
-        return f"  {host_name}: {key}: {_EXPECTATIONS[kind]}"
-    message = re.sub(r"^(Value error, |(Input|String|List|Dictionary) should )", "", problem["msg"])
-    if kind != "value_error":
-        message = f"must {message}"
-    expectation = _EXPECTATIONS.get(kind, message)
-    if not location:
-        return f"  {host_name}: {expectation}"
-    found = texts.without_passwords(repr(problem["input"]))
-    return f"  {host_name}: {key} = {found}: {expectation}"
+    return wrong_settings.describe(host_name, error, Settings.model_fields)

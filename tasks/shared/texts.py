@@ -85,6 +85,11 @@ def host_and_port(text: str) -> str:
     return text
 
 
+def in_url(address: str) -> str:
+    """A host as it stands in a URL."""
+    return f"[{address}]" if ":" in address else address
+
+
 def ip_address(text: str) -> str:
     """An IPv4 or IPv6 address."""
     try:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from . import deploys, measure
+from . import deploys, measure, state
 
 
 def told(**env):
@@ -15,6 +15,26 @@ def test_the_standin_serves_as_vllm_does(standin_host):
     assert deploys.ask("What is the capital of France?", host=standin_host).endswith("Paris.")
     assert deploys.request(standin_host, "/v1/models")[0] == 401
     assert 'vllm:num_requests_running{engine="0"' in deploys.request(standin_host, "/metrics")[1]
+
+
+def test_whoever_asks_whether_it_answers_is_told_where(standin_host):
+    done = deploys.pyinfra("tasks/verify.py", "-y", host=standin_host)
+    assert done.returncode == 0, done.stderr
+    port = state.load(standin_host).api_port
+    assert f"standin answers at http://127.0.0.1:{port}/v1\n" in done.stderr
+
+
+def test_a_restart_says_in_its_plan_what_it_leads_to(standin_host):
+    def plan(*data):
+        return deploys.pyinfra("tasks/restart_vllm.py", "--dry", *data, host=standin_host).stderr
+
+    assert "runs, and is started anew as it is" in plan()
+    other = ("--data", "max_num_seqs=7")
+    assert "would be refused: no generation has these settings" in plan(*other)
+    done = deploys.pyinfra("deploy.py", "-y", "--diff", *other, host=standin_host)
+    assert "+ max-num-seqs: 7" in done.stderr
+    assert "generation.json" not in done.stderr
+    assert "flags: + max-num-seqs: 7" in plan(*other)
 
 
 def test_a_deploy_without_a_change_needs_few_remote_commands(standin_host):

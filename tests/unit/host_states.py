@@ -152,7 +152,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
         "apt sources",
         ["cuda-wsl-ubuntu-x86_64.list", "purge cuda-keyring"],
     ),
-    ("no toolkit", {"nvcc": ""}, {}, "CUDA toolkit", ["no nvcc", "13.0", "cuda-toolkit-13-0"]),
+    ("no toolkit", {"nvcc": ""}, {}, "CUDA toolkit", ["/bin/nvcc", "13.0", "cuda-toolkit-13-0"]),
     ("another toolkit", {"nvcc": "release 12.8, V12"}, {}, "CUDA toolkit", ["nvcc is 12.8"]),
     (
         "more pinned memory than WSL2 gives",

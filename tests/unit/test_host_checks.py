@@ -96,6 +96,17 @@ def test_a_plain_machine_without_anything_is_told_everything_in_one_screen(make)
     assert {"kernel", "GPUs", "CUDA toolkit"} <= {f.what for f in found if f.level == "refusal"}
 
 
+def test_what_the_deploy_cures_is_to_do_and_no_refusal_in_its_table(make):
+    found = list(judge(changed(pid1="init", wsl_conf=None, nvcc=""), make()))
+    lines = [text for text, _ in findings.table(findings.left_to_do(found), with_ok=False)]
+    assert any(line.split()[:2] == ["to", "do"] and "CUDA toolkit" in line for line in lines)
+    assert any("this run does it: tasks/cuda.py" in line for line in lines)
+    assert "2 to do, 0 warnings, 0 refusals" in lines[-1]
+    alone = [text for text, _ in findings.table(found, with_ok=False)]
+    assert "2 refusals" in alone[-1]
+    assert "to do" not in " ".join(alone)
+
+
 def test_the_table_ends_with_what_is_refused(make):
     found = judge(changed(arch="aarch64", clock_ahead_s=120.0), make())
     lines = [text for text, _ in findings.table(found)]

@@ -62,6 +62,30 @@ def test_a_mistake_on_the_command_line_is_one_too():
     assert ">>>" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        ('"ssh_usr": "me"', "@fake/one: ssh_usr: no such setting; did you mean ssh_user?"),
+        ('"sudo": True', "@fake/one: sudo: no such setting; did you mean _sudo?"),
+        ('"_sud": True', "@fake/one: _sud: pyinfra has no such argument; did you mean _sudo?"),
+    ],
+)
+def test_a_misspelt_name_of_the_connection_is_one_too(tmp_path, data, line):
+    inventory = tmp_path / "hosts.py"
+    inventory.write_text(f'hosts = [("@fake/one", {{{data}}})]\n')
+    done = deploy(str(inventory))
+    assert done.returncode == 1
+    assert f"  {line}" in done.stderr
+    assert "1 mistake in the settings:" in done.stderr
+
+
+def test_how_a_list_is_written_on_the_command_line_is_said_where_one_is_wanted():
+    done = deploy("@local", "--data", "uninstall_also=models")
+    assert "on the command line: 'uninstall_also=[" in done.stderr
+    told = deploy("@local", "--data", 'uninstall_also=["models"]')
+    assert "mistake" not in told.stderr
+
+
 def test_a_number_where_text_is_expected_is_explained():
     done = deploy("@local", "--data", "served_model_name=007")
     assert "served_model_name = 7: must be text" in done.stderr

@@ -101,6 +101,10 @@ def _unit(state: HostState, unit: UnitReport) -> Iterator[Finding]:
         yield ok("unit", "is the current generation's, and enabled")
 
 
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+
+
 def _starts(starts: StartsReport) -> Iterator[Finding]:
     if starts.unreachable:
         yield problem(
@@ -114,7 +118,7 @@ def _starts(starts: StartsReport) -> Iterator[Finding]:
     within = [each for each in starts.ago_s if each <= starts.window_s]
     automatic, left = len(starts.ago_s) - 1, max(0, starts.burst - len(within))
     found = (
-        f"{len(within)} of {starts.burst} in {starts.window_s / 60:.0f} minutes, "
+        f"{len(within)} of {starts.burst} in {_span(starts.window_s)}, "
         f"{max(automatic, 0)} of them by systemd alone"
     )
     if automatic > 0 and not left:

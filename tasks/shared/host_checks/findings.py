@@ -2,15 +2,16 @@
 
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-Level = Literal["ok", "warning", "refusal", "problem"]
-"""What a check before a deploy refuses is a refusal; what is wrong with a host, a problem."""
+Level = Literal["ok", "to do", "warning", "refusal", "problem"]
+"""What a check before a deploy refuses is a refusal; what that deploy cures, to do; what is wrong
+with a host, a problem."""
 
-_COLORS = {"ok": None, "warning": "yellow", "refusal": "red", "problem": "red"}
+_COLORS = {"ok": None, "to do": None, "warning": "yellow", "refusal": "red", "problem": "red"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ def table(
     Without `with_ok` what is in order is counted only. `worst` is what the worst are called here.
     """
     good = [each for each in findings if each.level == "ok"]
-    bad = [each for each in findings if each.level == "warning"]
+    bad = [each for each in findings if each.level == "to do"]
+    bad += [each for each in findings if each.level == "warning"]
     bad += [each for each in findings if each.level == worst]
     shown = (good if with_ok else []) + bad
     width = max((len(each.what) for each in shown), default=0)
@@ -62,12 +64,27 @@ def table(
     for each in shown:
         color = _COLORS[each.level]
         lines.append((_row(each, width), color))
-        if each.remedy:
+        if each.level == "to do":
+            lines.append((f"  {'':8}   this run does it: {each.cured_by}", color))
+        elif each.remedy:
             cure = f" ({each.cured_by} does it)" if each.cured_by else ""
             lines.append((f"  {'':8}   {each.remedy}{cure}", color))
     counts = [_count(bad, "warning", "warnings"), _count(bad, worst, f"{worst}s")]
+    counts = [*([f"{todo} to do"] if (todo := _todo(bad)) else []), *counts]
     lines.append((f"  {len(good)} ok, {', '.join(counts)}", None))
     return lines
+
+
+def left_to_do(findings: Sequence[Finding]) -> list[Finding]:
+    """The same where the tasks that cure follow: what they cure is no refusal."""
+    return [
+        replace(each, level="to do") if each.level == "refusal" and each.cured_by else each
+        for each in findings
+    ]
+
+
+def _todo(findings: Sequence[Finding]) -> int:
+    return sum(each.level == "to do" for each in findings)
 
 
 def _row(finding: Finding, width: int) -> str:

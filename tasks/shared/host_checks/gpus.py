@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tasks.shared import cuda
+from tasks.shared.engine import serving
 from tasks.shared.facts.machine import Machine
 from tasks.shared.host_checks.findings import (
     Finding,
@@ -257,7 +258,7 @@ def _toolkit(machine: Machine, settings: "Settings") -> Iterator[Finding]:
     else:
         yield refusal(
             "CUDA toolkit",
-            f"nvcc is {found}" if found else "there is no nvcc in it",
+            f"nvcc is {found}" if found else f"there is no {serving.CUDA_HOME}/bin/nvcc",
             f"{wanted}, what vLLM {settings.vllm_version}'s torch is built with",
             f"sudo apt-get install {' '.join(cuda.packages(wanted))} from NVIDIA's repository",
             "tasks/cuda.py",

@@ -33,7 +33,11 @@ def adopted(server: str | None, generation: Generation, switch: Switch) -> Comma
         shown = host.get_fact(HostkitProblems, question=["foreign", "--fail"])
         for line in shown:
             host.log_styled(line, fg="yellow", log_func=logger.warning)
-        yield from refuse("name the one to replace: --data adopt=NAME" if shown else "none is here")
+        yield from refuse(
+            "name the one to replace: --data adopt=NAME"
+            if shown
+            else "no vLLM runs here but ours: there is none to take over from"
+        )
         return
     if present.running is not None and present.answering:
         host.noop("ours serves already")

@@ -148,12 +148,14 @@ def started_if_nothing_serves(generation: Generation) -> Commands:
 
 
 @operation()
-def answering(deadline_s: int) -> Commands:
+def answering(deadline_s: int, url: str, model: str) -> Commands:
     """Ensure that the server answers a real completion, waiting for a start that is under way.
 
     + deadline_s: seconds that the start may take in all
+    + url: where its clients reach it, for the operator to read
+    + model: what they call the model
 
-    vllm.answering(name="Ask the server", deadline_s=1800)
+    vllm.answering(name="Ask", deadline_s=1800, url="http://127.0.0.1:8000/v1", model="m")
     """
     present = host.get_fact(HostStateFact)
     if present.unknown:
@@ -165,6 +167,7 @@ def answering(deadline_s: int) -> Commands:
         asked = state.is_executing
         problems = host.get_fact(HostkitProblems, question=["probe"]) if asked else []
         if not problems:
+            _say_where(url, model)
             host.noop(f"generation {present.running} answers")
             return
         yield from refuse(problems[-1])
@@ -172,6 +175,12 @@ def answering(deadline_s: int) -> Commands:
     # A start has its own job: one left over from an earlier start must not be taken for it.
     job = f"verify-{present.invocation[:12] or 'none'}"
     yield from run_job(job, "verify", "--deadline", str(deadline_s))
+    _say_where(url, model)
+
+
+def _say_where(url: str, model: str) -> None:
+    if state.is_executing and is_news(url):
+        host.log(f"{model} answers at {url}")
 
 
 @operation()

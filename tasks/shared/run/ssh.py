@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import paramiko
+from paramiko.ssh_exception import NoValidConnectionsError
 from pyinfra.api import Host, State
 from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.connectors import ssh as connector
@@ -32,6 +33,8 @@ def connect_again() -> None:
     What fails is said by pyinfra in one line; paramiko would print the traceback of its thread.
     """
     connector.connector_data_meta["ssh_connect_retries"].default = 2
+    # It has no number, and would begin with "[Errno None]".
+    NoValidConnectionsError.__str__ = lambda self: str(self.args[1])  # type: ignore[method-assign]
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
