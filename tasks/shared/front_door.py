@@ -10,6 +10,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Any
 
+from hostkit.host import loopback
 from tasks.shared import metrics, texts
 
 if TYPE_CHECKING:
@@ -114,12 +115,12 @@ def config_values(settings: "Settings") -> dict[str, Any]:
     s = settings
     certificate_file, key_file = files(s)
     return {
-        "listen": texts.netloc(s.front_door_address, s.front_door_port),
+        "listen": loopback.netloc(s.front_door_address, s.front_door_port),
         "both_families": s.front_door_address == "::",
         "certificate": certificate_file,
         "certificate_key": key_file,
         "max_body_mb": s.front_door_max_body_mb,
-        "upstream": texts.netloc(s.listen_address, s.port),
+        "upstream": loopback.netloc(s.listen_address, s.port),
         "retry_after_s": _RETRY_AFTER_S,
     }
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.shared import texts
+from hostkit.host import loopback
 
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 FOLDER = "/etc/vllm/prometheus"
 RULES = Path("files/metrics/rules.yml")
 DASHBOARD = Path("files/metrics/dashboard.json")
-
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def ports(settings: "Settings") -> dict[int, str]:
@@ -39,8 +37,7 @@ def check(settings: "Settings") -> None:
 
 def server(settings: "Settings") -> str:
     """Where Prometheus reaches vLLM: host:port."""
-    address = _EVERYWHERE.get(settings.listen_address, settings.listen_address)
-    return texts.netloc(address, settings.port)
+    return loopback.reached_at(settings.listen_address, settings.port)
 
 
 def rules() -> str:

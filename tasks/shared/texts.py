@@ -1,6 +1,6 @@
-"""Texts that end up in paths, units and command lines.
+"""Checks of texts that end up in paths, units and command lines.
 
-A check returns the text or raises ValueError.
+Each returns the text or raises ValueError.
 """
 
 import ipaddress
@@ -97,8 +97,3 @@ def ip_address(text: str) -> str:
     except ValueError:
         raise ValueError("must be an IP address; 0.0.0.0 is all of them") from None
     return text
-
-
-def netloc(address: str, port: int) -> str:
-    """Address and port as a URL has them: one of IPv6 in brackets."""
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostkit.health import failures
+from hostkit.health import fingerprints
 
 # A class, a line that means it, and a line like it that does not.
 CASES = [
@@ -109,10 +109,10 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "line", "harmless"), CASES)
 def test_a_failure_is_known_by_its_words_and_comes_with_a_remedy(name, line, harmless):
-    found = failures.classify(["INFO started", line, "EngineCore failed to start."])
+    found = fingerprints.classify(["INFO started", line, "EngineCore failed to start."])
     assert found.name == name
     assert found.remedy
-    assert failures.classify([harmless]).name == "unknown"
+    assert fingerprints.classify([harmless]).name == "unknown"
 
 
 def test_the_cause_is_told_and_not_its_consequence():
@@ -121,14 +121,14 @@ def test_the_cause_is_told_and_not_its_consequence():
         "torch.OutOfMemoryError: CUDA out of memory.",
         "misc dxg: dxgk: dxgkio_make_resident: Ioctl failed: -12",
     ]
-    assert failures.classify(lines[:1]).name == "engine-died"
-    assert failures.classify(lines[:2]).name == "gpu-memory"
-    assert failures.classify(lines).name == "wddm-residency"
+    assert fingerprints.classify(lines[:1]).name == "engine-died"
+    assert fingerprints.classify(lines[:2]).name == "gpu-memory"
+    assert fingerprints.classify(lines).name == "wddm-residency"
 
 
 def test_a_missing_library_is_told_with_its_package():
     line = "ImportError: libnuma.so.1: cannot open shared object file: No such file"
-    assert failures.classify([line]).remedy == "apt-get install libnuma1"
+    assert fingerprints.classify([line]).remedy == "apt-get install libnuma1"
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_a_missing_library_is_told_with_its_package():
     ],
 )
 def test_a_refusal_is_of_the_class_of_its_reason(line, name):
-    assert failures.classify([line]).name == name
+    assert fingerprints.classify([line]).name == name
 
 
 def test_what_nothing_is_known_of_is_said_to_be_so():
-    assert failures.classify([]).name == "unknown"
-    assert failures.classify(["Segmentation fault"]).name == "unknown"
+    assert fingerprints.classify([]).name == "unknown"
+    assert fingerprints.classify(["Segmentation fault"]).name == "unknown"

@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 
 from hostkit.health import failures, notify
+from hostkit.host import paths
 from hostkit.host.process import Failure
 from tests.imitation_http import Quiet, serving
 
@@ -36,7 +37,7 @@ def webhook(tmp_path, monkeypatch):
             self.reply(Handler.status)
 
     Handler.told.clear()
-    monkeypatch.setattr(notify, "ADDRESS", tmp_path / "notify")
+    monkeypatch.setattr(paths, "NOTIFY", tmp_path / "notify")
     monkeypatch.setattr(failures, "latest", lambda: REPORT)
     with serving(Handler) as server:
         (tmp_path / "notify").write_text(f"http://127.0.0.1:{server.server_port}/S3CRET\n")

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from hostkit.generation import generations, start
 from hostkit.host import units
 from hostkit.serving import server
 from hostkit.serving.server import NotAnswering, Server
@@ -41,6 +42,27 @@ def running(answers):
 @pytest.fixture(autouse=True)
 def _key(monkeypatch):
     monkeypatch.setattr(server, "api_key", lambda pid: "key")
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8000"),
+        ("0.0.0.0", "http://127.0.0.1:8000"),
+        ("::", "http://[::1]:8000"),
+        ("::1", "http://[::1]:8000"),
+        ("192.168.1.5", "http://192.168.1.5:8000"),
+        ("fd00::5", "http://[fd00::5]:8000"),
+    ],
+)
+def test_a_server_is_asked_where_it_listens(monkeypatch, address, url):
+    note = {"address": address, "port": 8000, "served_model_name": "m", "version": VERSION}
+    monkeypatch.setattr(units, "show", lambda *_: {"MainPID": "7"})
+    monkeypatch.setattr(units, "listeners", lambda _port: [7])
+    monkeypatch.setattr(units, "belongs_to_unit", lambda _pid: True)
+    monkeypatch.setattr(start, "running_generation", lambda _pid: 3)
+    monkeypatch.setattr(generations, "note", lambda _number: note)
+    assert server.find().url == url
 
 
 def test_a_server_that_answers_passes(running):

@@ -25,18 +25,6 @@ from hostkit.model import weights
 from hostkit.release.wheel import sha256
 from hostkit.serving import goodstart, running
 
-UNITS = (
-    paths.UNIT,
-    "vllm-guard.service",
-    "vllm-settle.service",
-    "vllm-watch.timer",
-    "vllm-watch.service",
-    "vllm-kv-prune.timer",
-    "vllm-kv-prune.service",
-    "vllm-metrics.service",
-    "vllm-prometheus.service",
-    "vllm-front-door.service",
-)
 _SHOWN = {
     "active": "ActiveState",
     "enabled": "UnitFileState",
@@ -126,7 +114,7 @@ def _of_generation(number: int) -> dict[str, Callable[[], Any]]:
 
 
 def _units() -> dict[str, dict[str, str]]:
-    return {name: _unit(name) for name in UNITS}
+    return {name: _unit(name) for name in paths.UNITS}
 
 
 def _unit(name: str) -> dict[str, str]:
@@ -137,16 +125,15 @@ def _unit(name: str) -> dict[str, str]:
 
 def _files() -> dict[str, dict[str, str]]:
     """Files of ours outside of releases and generations: content, owner, who may read them."""
-    secret = (paths.SECRETS_ENV, paths.ETC / "hf_token", paths.ETC / "notify")
     found = {}
-    for path in (*secret, prune.LIMITS):
+    for path in (*paths.SECRETS, prune.LIMITS):
         if path.is_file():
             info = path.stat()
             found[str(path)] = {
                 "owner": _user(info.st_uid),
                 "mode": f"{stat.S_IMODE(info.st_mode):o}",
                 # Of a secret not even that is told.
-                "sha256": "" if path in secret else _sha256(path),
+                "sha256": "" if path in paths.SECRETS else _sha256(path),
             }
     return found
 
@@ -191,7 +178,7 @@ def _hang_told() -> bool:
 
 
 def _tier() -> dict[str, Any]:
-    """What the last prune found, and whether the tier's folder is where it was."""
+    """What the last prune found, and what the time is now, to tell how long ago that was."""
     return {"now": time.time(), "figures": figures.read("kv_tier")}
 
 

@@ -21,7 +21,7 @@ def gather(invocation: str, generation: int | None) -> dict[str, str]:
     sources: dict[str, Callable[[], str]] = {
         "journal.log": lambda: "\n".join(units.journal(invocation, LINES)),
         "kernel.log": lambda: "\n".join(kernel_lines()),
-        "nvidia-smi.txt": lambda: gpus.smi(),
+        "nvidia-smi.txt": gpus.smi,
         "memory.txt": lambda: Path("/proc/meminfo").read_text() + output("df", "-h"),
         "unit.txt": lambda: output("systemctl", "show", paths.UNIT),
         "manifest.json": lambda: (release / "manifest.json").read_text("utf-8"),
@@ -38,7 +38,7 @@ def kernel_lines() -> list[str]:
 def known_secrets() -> list[str]:
     """The values that must never be written down, longest first."""
     found = []
-    for file in (paths.SECRETS_ENV, paths.ETC / "hf_token", paths.ETC / "notify"):
+    for file in paths.SECRETS:
         try:
             lines = file.read_text("utf-8", "replace").splitlines()
         except OSError:

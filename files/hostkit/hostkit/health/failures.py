@@ -26,11 +26,6 @@ _TOLD = {"at", "invocation", "class", "what", "remedy", "cause", "good_before", 
 _SEEN = paths.HEALTH / "seen.json"
 
 
-def classify(lines: list[str]) -> Kind:
-    """The class of a failure, with its remedy, by the lines that were written before it."""
-    return fingerprints.classify(lines)
-
-
 def record(
     invocation: str,
     *,
@@ -51,7 +46,7 @@ def record(
         starts.record_failed(lasted_s)
     # systemd's own line about the end may come into the journal later than this.
     marked = [f"{result} {status} (systemd)"]
-    kind = kind or classify([*lines, *marked, *_fresh_kernel_lines(lasted_s)])
+    kind = kind or fingerprints.classify([*lines, *marked, *_fresh_kernel_lines(lasted_s)])
     if kind == fingerprints.UNKNOWN and result == "success":
         kind = fingerprints.UNASKED
     secrets = evidence.known_secrets()
@@ -236,7 +231,7 @@ def _write(folder: Path, report: dict[str, Any]) -> None:
 
 def _tell() -> None:
     """Whoever is to be told is told by a job: a network that is down must not delay a restart."""
-    if (paths.ETC / "notify").is_file():
+    if paths.NOTIFY.is_file():
         with contextlib.suppress(Failure, OSError):
             jobs.start("notify", ["notify"], runtime_max_s=120)
 

@@ -11,7 +11,6 @@ from hostkit.health import failures
 from hostkit.host import paths
 from hostkit.host.process import Failure, attempt
 
-ADDRESS = paths.ETC / "notify"
 SENDMAIL = Path("/usr/sbin/sendmail")
 TIMEOUT_S = 30
 
@@ -24,7 +23,7 @@ def register(subparsers: Any) -> None:
 
 def notify(args: Namespace) -> int:
     try:
-        address = ADDRESS.read_text("utf-8").strip()
+        address = paths.NOTIFY.read_text("utf-8").strip()
     except FileNotFoundError:
         raise Failure("no address is set: notify_file in group_data/all.py") from None
     report = failures.latest()

@@ -73,7 +73,7 @@ def sources() -> Iterator[tuple[str, Source]]:
     """Name and source of each text, those that matter most first."""
     run = evidence.output
     yield "units/show.txt", lambda: run("systemctl", "show", paths.UNIT)
-    for unit in _OURS:
+    for unit in paths.UNITS:
         yield f"units/{unit}", lambda unit=unit: run("systemctl", "cat", unit)  # type: ignore[misc]
         yield f"journal/{unit}.log", lambda unit=unit: _journal(unit)  # type: ignore[misc]
     for number in _numbers():
@@ -95,17 +95,6 @@ def sources() -> Iterator[tuple[str, Source]]:
     for report in reversed(failures.all_kept()):
         for file in sorted(Path(report["folder"]).iterdir()):
             yield f"failures/{report['number']}/{file.name}", file.read_text
-
-
-_OURS = (
-    "vllm.service",
-    "vllm-guard.service",
-    "vllm-watch.service",
-    "vllm-kv-prune.service",
-    "vllm-metrics.service",
-    "vllm-prometheus.service",
-    "vllm-front-door.service",
-)
 
 
 def _journal(unit: str) -> str:

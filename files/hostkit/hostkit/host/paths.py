@@ -19,9 +19,26 @@ TREES = OPT / "build"
 
 ETC = ROOT / "etc/vllm"
 SECRETS_ENV = ETC / "secrets.env"
+TOKEN = ETC / "hf_token"
+NOTIFY = ETC / "notify"
+SECRETS = (SECRETS_ENV, TOKEN, NOTIFY)
 UNIT_FILE = ROOT / "etc/systemd/system/vllm.service"
 RUN = ROOT / "run/vllm"
 HEALTH = ROOT / "var/lib/vllm/health"
 
 UNIT = "vllm.service"
+UNITS = (
+    UNIT,
+    "vllm-guard.service",
+    "vllm-settle.service",
+    "vllm-watch.timer",
+    "vllm-watch.service",
+    "vllm-kv-prune.timer",
+    "vllm-kv-prune.service",
+    "vllm-metrics.service",
+    "vllm-prometheus.service",
+    "vllm-front-door.service",
+)
+"""All of ours, those that these settings do not ask for, too."""
+
 SERVICE_USER = "vllm"

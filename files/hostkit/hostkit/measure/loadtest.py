@@ -47,7 +47,7 @@ def _print(found: Any) -> int:
 
 
 def look() -> dict[str, Any]:
-    """What a plan depends on. Keys are read by tasks/shared/load_tests/hosts.py."""
+    """What a plan depends on. Keys are read by tasks/shared/facts/load_test.py."""
     try:
         number = server.find().generation
     except server.NotAnswering as error:

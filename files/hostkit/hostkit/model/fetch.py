@@ -15,7 +15,6 @@ from hostkit.host import paths, process
 from hostkit.host.jobs import progress
 from hostkit.model import hubfiles, modelconfig, weights
 
-TOKEN_FILE = paths.ETC / "hf_token"
 _POLL_S = 2.0
 _INHERITED = re.compile(r"PATH|SSL_CERT_(FILE|DIR)|(https?|all|no)_proxy", re.IGNORECASE)
 # The system's store also has an operator's own authority; the client's own bundle does not.
@@ -115,8 +114,8 @@ def _environment(staged: Path, endpoint: str | None) -> dict[str, str]:
     }
     if endpoint:
         env["HF_ENDPOINT"] = endpoint
-    if TOKEN_FILE.is_file():
-        env["HF_TOKEN"] = TOKEN_FILE.read_text().strip()
+    if paths.TOKEN.is_file():
+        env["HF_TOKEN"] = paths.TOKEN.read_text().strip()
     inherited = {name: text for name, text in os.environ.items() if _INHERITED.fullmatch(name)}
     defaults = {"PATH": "/usr/bin:/bin", "HOME": str(staged), "SSL_CERT_FILE": _CERTIFICATES}
     return defaults | inherited | env

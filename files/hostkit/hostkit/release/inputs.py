@@ -66,35 +66,44 @@ def read_spec(folder: Path) -> Spec:
     file = folder / "spec.json"
     raw = read_json(file)
     try:
-        spec = Spec(
-            folder=folder.resolve(),
-            name=_text(raw, "name"),
-            installed_version=_text(raw, "installed_version"),
-            accelerator=_text(raw, "accelerator"),
-            patches=tuple(
-                overlay.Patch(
-                    folder.resolve() / "patches" / Path(each["name"]).name,
-                    {
-                        path: overlay.Change(change.get("before"), change.get("after"))
-                        for path, change in each["files"].items()
-                    },
-                )
-                for each in raw["patches"]
-            ),
-            drop_requirements=tuple(raw.get("drop_requirements", ())),
-            imports=tuple(raw.get("imports", ())),
-            python=raw.get("python", "/usr/bin/python3"),
-            find_links=tuple(raw.get("find_links", ())),
-            extra_index_urls=tuple(raw.get("extra_index_urls", ())),
-            memory_floor_mib=raw.get("memory_floor_mib"),
-            route=raw.get("route", "overlay"),
-            source=raw.get("source", "sdist"),
-            target_device=raw.get("target_device", raw["accelerator"]),
-            cuda_arch_list=raw.get("cuda_arch_list", ""),
-            build_jobs=raw.get("build_jobs", 1),
-        )
+        spec = _spec(folder, raw)
     except (KeyError, TypeError, AttributeError) as error:
         raise Failure(f"{file}: missing or of another type: {error}") from error
+    _check(spec, file)
+    return spec
+
+
+def _spec(folder: Path, raw: Mapping[str, Any]) -> Spec:
+    return Spec(
+        folder=folder.resolve(),
+        name=_text(raw, "name"),
+        installed_version=_text(raw, "installed_version"),
+        accelerator=_text(raw, "accelerator"),
+        patches=tuple(
+            overlay.Patch(
+                folder.resolve() / "patches" / Path(each["name"]).name,
+                {
+                    path: overlay.Change(change.get("before"), change.get("after"))
+                    for path, change in each["files"].items()
+                },
+            )
+            for each in raw["patches"]
+        ),
+        drop_requirements=tuple(raw.get("drop_requirements", ())),
+        imports=tuple(raw.get("imports", ())),
+        python=raw.get("python", "/usr/bin/python3"),
+        find_links=tuple(raw.get("find_links", ())),
+        extra_index_urls=tuple(raw.get("extra_index_urls", ())),
+        memory_floor_mib=raw.get("memory_floor_mib"),
+        route=raw.get("route", "overlay"),
+        source=raw.get("source", "sdist"),
+        target_device=raw.get("target_device", raw["accelerator"]),
+        cuda_arch_list=raw.get("cuda_arch_list", ""),
+        build_jobs=raw.get("build_jobs", 1),
+    )
+
+
+def _check(spec: Spec, file: Path) -> None:
     if not _NAME.fullmatch(spec.name):
         raise Failure(f"{file}: name {spec.name!r}: expected <version>-<12 hex digits>")
     if spec.accelerator not in ("cpu", "cuda"):
@@ -103,14 +112,13 @@ def read_spec(folder: Path) -> Spec:
         raise Failure(f"{file}: route {spec.route!r}: expected {' or '.join(_NEEDED)}")
     needs = [*_NEEDED[spec.route], *(["sdist.txt"] if spec.compiles_sdist else [])]
     for needed in (*needs, "lock.txt", "tools.txt"):
-        if not (folder / needed).is_file():
-            raise Failure(f"{folder / needed}: no such file: upload the inputs again")
+        if not (spec.folder / needed).is_file():
+            raise Failure(f"{spec.folder / needed}: no such file: upload the inputs again")
     listed = {patch.path for patch in spec.patches}
-    present = {path.resolve() for path in (folder / "patches").glob("*.patch")}
+    present = {path.resolve() for path in (spec.folder / "patches").glob("*.patch")}
     if listed != present:
         odd = ", ".join(sorted(path.name for path in listed ^ present))
         raise Failure(f"{file}: patches and the folder patches/ differ: {odd}")
-    return spec
 
 
 def _text(raw: Mapping[str, Any], key: str) -> str:

@@ -27,7 +27,6 @@ from hostkit.release.tooling import Tools
 # Inputs that decide what is installed: a release of the same name must have been built of the same.
 _DECISIVE = ("wheel.txt", "lock.txt", "plugins.txt")
 
-
 _SPACE_GIB = {"cpu": 5, "cuda": 12}
 """What a build takes at most: the wheel, unpacked and packed again, and the environment."""
 

@@ -73,8 +73,3 @@ def require(
             told = time.monotonic()
             say(f"waiting until it is idle, for {left:.0f} s more: {why}")
         time.sleep(SAMPLE_S)
-
-
-def require_now() -> None:
-    """Failure unless the server is idle now."""
-    require(0)

@@ -53,8 +53,7 @@ def find() -> Server:
     if not owners:
         raise NotAnswering(f"nothing listens on port {note['port']} yet")
     require_port(note["port"])
-    address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(note["address"], note["address"])
-    url = f"http://{address}:{note['port']}"
+    url = f"http://{loopback.reached_at(note['address'], note['port'])}"
     return Server(pid, generation, url, note["served_model_name"], note["version"], note["port"])
 
 
