@@ -6,6 +6,10 @@ settings stand beside its name; the names are those of group_data/all.py.
 
 hosts = ["@local"]
 
+# The same as a user who is not root; sudo's password is asked for where it wants one:
+#
+# hosts = [("@local", {"_sudo": True})]
+#
 # Over SSH, to hosts that are in ~/.ssh/known_hosts (log in once with ssh: it asks):
 #
 # hosts = [

@@ -38,19 +38,19 @@ gpu_memory_utilization = None  # None: all but the 1.3 GiB that Windows keeps of
 # control:folder         a folder on this machine, uploaded
 # hf:owner/name@commit   a Hugging Face repository at a 40-digit commit
 model = "host:/var/lib/vllm/models/ternary-27b"
-served_model_name = "ternary-27b"
-max_model_len = 65536  # tokens
-dtype = "bfloat16"
+served_model_name = "ternary-27b"  # what clients call it
+max_model_len = 65536  # tokens of prompt and answer together; at most the model's own
+dtype = "bfloat16"  # of activations: auto | bfloat16 | float16 | float32
 quantization = None  # None: the quant_method of the model's config.json
 # What vLLM lacks for it: wheels with an entry point vllm.general_plugins, and what they need.
 plugins = []  # "some-quant==1.2.0 --hash=sha256:<64 hex>"
-reasoning_parser = None  # a parser's name, or None
-tool_call_parser = None
+reasoning_parser = None  # vLLM's name for how this model marks its thinking: "qwen3"; None: plain
+tool_call_parser = None  # and its tool calls: "hermes"; None: no tools
 vision_tower = "cpu"  # cpu: in RAM, +16.5 % KV pool | gpu | off: not loaded | none: has no tower
 vision_tower_gib = 1.0  # RAM for it on each rank
 
 # --- Reached at -----------------------------------------------------------------------------------
-listen_address = "127.0.0.1"  # of others vLLM would ask no key for much: see accept_risks
+listen_address = "127.0.0.1"  # for the LAN: front_door; docs/wsl2.md, docs/security.md
 port = 8000
 api_key_file = "secrets/api_key"  # on this machine; made with a new key when it is not there
 hf_token_file = None  # on this machine, 0600; only for a gated repository
@@ -67,10 +67,10 @@ front_door_names = []  # what clients call this host, for "self-signed": ["gpu.l
 front_door_max_body_mb = 64  # of one request: images are large
 
 # --- KV cache -------------------------------------------------------------------------------------
-kv_cache_dtype = "turboquant_4bit_nc"
+kv_cache_dtype = "turboquant_4bit_nc"  # auto: as dtype. Others: docs/profile.md
 turboquant_decode = "fused"  # fused: ours, 7 times as fast from 16K tokens on | stock: vLLM's
 mamba_ssm_cache_dtype = "bfloat16"  # with MTP 1 this gives blocks of 1,584 tokens
-kv_ram_gib = 2.0  # RAM tier of all ranks together; 0: no KV offload at all (README: WSL2)
+kv_ram_gib = 2.0  # RAM tier of all ranks together; 0: KV is kept on the GPU alone
 kv_ssd_gb = 150  # SSD tier; 0: RAM only. What is above is removed, least recently used first
 kv_ssd_dir = "/var/lib/vllm"  # the tier has a folder kv/ of its own in here
 kv_min_free_gb = 20  # the tier gives way when its disk has less than this free
@@ -79,8 +79,8 @@ python_hash_seed = 0  # another seed orphans every file of the SSD tier
 
 # --- Scheduling -----------------------------------------------------------------------------------
 mtp_tokens = 1  # speculated tokens; 0: off
-max_num_seqs = 16
-max_num_batched_tokens = 2048
+max_num_seqs = 16  # requests that are answered at once; others wait
+max_num_batched_tokens = 2048  # tokens that one step computes: more, and answers stutter more
 # upstream         first come, first served: a late short prompt waits for a whole long one
 # threshold        as well, but a long prompt takes at most the threshold a step while others wait
 # shortest_first   the prompt with the least left to compute, the oldest never below a quarter
@@ -90,7 +90,7 @@ long_prefill_token_threshold = 0  # tokens, for "threshold" only
 # --- Start, stop, restart -------------------------------------------------------------------------
 ready_timeout_s = 1800  # a first start compiles kernels
 shutdown_timeout_s = 30  # running requests may finish for so long
-restart_delay_s = 20
+restart_delay_s = 20  # between a failure and the start that systemd makes by itself
 gate_wait_s = 60  # a start waits so long for GPU memory, port and room that something else holds
 start_limit_burst = 3  # starts that systemd makes before it gives up, within the next line's time
 start_limit_interval_s = None  # None: the shortest that these allow; a shorter one is refused
@@ -118,7 +118,7 @@ notify_file = None  # on this machine, 0600, one line: https://… (a webhook) o
 
 # --- Metrics: Prometheus on the host, on loopback; docs/metrics.md --------------------------------
 metrics = True
-metrics_port = 9090
+metrics_port = 9090  # Prometheus
 metrics_exporter_port = 9091  # hostkit's own figures, for Prometheus
 metrics_retention_days = 90  # at least 30
 metrics_max_gb = 2  # what is kept takes no more than this: the oldest goes first
@@ -147,7 +147,7 @@ soak = 0.0  # for one run: --data soak=8 asks the same for 8 hours instead, and 
 # All of it goes into Windows' .wslconfig, and holds after `wsl --shutdown`. None: as it is there.
 wsl_memory_gib = None  # the VM's memory; WSL's own default is half of Windows'
 wsl_swap_gib = None  # the VM's swap file; 0: none
-wsl_networking = None  # nat | mirrored: how the LAN reaches the server, see README
+wsl_networking = None  # nat | mirrored: how the LAN reaches the server, docs/wsl2.md
 wsl_keep_alive = True  # the VM does not stop when the last terminal closes
 windows_user = None  # whose .wslconfig; only needed where Windows has several users
 

@@ -1,5 +1,7 @@
 """A vLLM that somebody runs by hand is taken over by name; uninstalling puts it back."""
 
+import re
+
 import pytest
 
 from tasks.shared.network import BUNDLE, CERTIFICATES
@@ -59,6 +61,9 @@ def host(authority):
     )
     # By an operator who is not root, and whom hostkit would refuse.
     invite(HOST)
+    plan = deploys.pyinfra("tasks/uninstall.py", "--dry", *AS_OPERATOR, host=HOST)
+    assert "would remove /etc/systemd/system/vllm.service\n" in plan.stderr
+    assert re.search(r"would keep /var/lib/vllm/models, [\d.]+ GB \(models\)\n", plan.stderr)
     done = deploys.pyinfra("tasks/uninstall.py", "-y", *AS_OPERATOR, host=HOST)
     assert done.returncode == 0, done.stderr
     deploys.on_host(f"cat >/etc/systemd/system/{THEIRS}", host=HOST, stdin=UNIT)

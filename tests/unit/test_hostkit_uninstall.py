@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostkit.host import units
+from hostkit.host import paths, serviceuser, units
 from hostkit.lifecycle import uninstall
 
 TABLE = (
@@ -66,3 +66,34 @@ def test_a_unit_that_was_masked_is_free_again_once_its_package_is_gone(packages)
     assert packages == ["apt-get remove --yes --quiet gcc prometheus", "prometheus.service"]
     assert not uninstall.MASKED.exists()
     assert not uninstall.PACKAGES.exists()
+
+
+def test_a_plan_names_what_goes_and_what_stays_and_removes_nothing(monkeypatch, tmp_path):
+    for name in ("UNITS", "DATA"):
+        monkeypatch.setattr(uninstall, name, tmp_path / name)
+    for name in ("ETC", "OPT", "HEALTH"):
+        monkeypatch.setattr(paths, name, tmp_path / name)
+    monkeypatch.setattr(uninstall, "PACKAGES", tmp_path / "installed-packages")
+    monkeypatch.setattr(serviceuser, "account", lambda: None)
+    (tmp_path / "installed-packages").write_text("gcc\n")
+    for file in ("UNITS/vllm.service", "ETC/x", "OPT/x", "DATA/models/x", "DATA/kv/x"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("# Managed by the vLLM deploy\n")
+    (tmp_path / "UNITS/vllm-proxy.service").write_text("[Unit]\n")
+    before = sorted(tmp_path.rglob("*"))
+    kv = tmp_path / "DATA/kv"
+    words = ["would remove", "would keep"]
+    assert uninstall.plan([], kv) == [
+        f"{words[0]} {tmp_path}/UNITS/vllm.service",
+        f"{words[0]} {tmp_path}/ETC",
+        f"{words[0]} {tmp_path}/OPT",
+        f"{words[1]} {tmp_path}/DATA/models, 0.0 GB (models)",
+        f"{words[1]} {kv}, 0.0 GB (kv)",
+        f"{words[1]} packages gcc",
+    ]
+    told = uninstall.plan(["models", "packages"], kv)
+    assert [line for line in told if "models" in line or "gcc" in line] == [
+        f"{words[0]} {tmp_path}/DATA/models, 0.0 GB (models)",
+        f"{words[0]} packages gcc",
+    ]
+    assert sorted(tmp_path.rglob("*")) == before

@@ -26,11 +26,14 @@ MOST_FILES = 30
 """Files that are named then."""
 
 
-def show_differences(folder: str, before: Tree, after: Tree, longest: int = 0) -> None:
+def show_differences(
+    folder: str, before: Tree, after: Tree, longest: int = 0, *, compared: bool = False
+) -> None:
     """What --diff shows for a folder of text files; nothing without --diff.
 
     Of more than `longest` lines in all (0: no such limit) only their number is shown, and, where
-    there are not too many of them, each file's. With -v all lines are.
+    there are not too many of them, each file's. With -v all lines are. `compared`: the
+    folder is new, and `before` another one that is like it.
     """
     if not state.config.DIFF:
         return
@@ -40,7 +43,9 @@ def show_differences(folder: str, before: Tree, after: Tree, longest: int = 0) -
         _show_numbers(folder, found, new=not before)
         return
     for path, old, new in found:
-        host.log(f"Will {'modify' if old else 'create'} {folder}/{path}", logger.info)
+        host.log(
+            f"Will {'modify' if old and not compared else 'create'} {folder}/{path}", logger.info
+        )
         for line in diffs[path]:
             logger.info("  %s", line)
         hidden = sum(map(_is_hash, new))

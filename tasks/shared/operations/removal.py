@@ -2,13 +2,21 @@
 
 from collections.abc import Sequence
 
-from pyinfra import host, logger
+from pyinfra import host, logger, state
 from pyinfra.api import operation
 
+from tasks.shared.facts.answers import NO_ANSWER
 from tasks.shared.facts.hostkit import HostkitInstalled, HostkitProblems, HostStateFact
 from tasks.shared.generation.generations import Generation
 from tasks.shared.generation.switches import Switch, operator
-from tasks.shared.operations.common import NOT_STAGED, Commands, leave_open, refuse, staged_number
+from tasks.shared.operations.common import (
+    NOT_STAGED,
+    Commands,
+    is_news,
+    leave_open,
+    refuse,
+    staged_number,
+)
 from tasks.shared.operations.hostkit import Hostkit
 from tasks.shared.operations.jobs import run_job
 
@@ -61,15 +69,27 @@ def uninstalled(also: Sequence[str], kv_dir: str, *, force: bool) -> Commands:
     removal.uninstalled(name="Uninstall", also=[], kv_dir="/var/lib/vllm/kv", force=False)
     """
     if not host.get_fact(HostkitInstalled):
+        if also and is_news("uninstalled"):
+            host.log("nothing of it is installed; what an earlier run kept is yours to remove")
         host.noop("nothing of it is installed")
         return
     if unknown := host.get_fact(HostStateFact).unknown:
         yield from leave_open(unknown)
         return
     words = [word for each in also for word in ("--also", each)]
-    words += ["--kv-dir", kv_dir, "--by", operator(), *(["--force"] if force else [])]
+    words += ["--kv-dir", kv_dir]
+    if not state.is_executing:
+        _say_what_would_go(["uninstall", *words, "--dry-run"])
+    words += ["--by", operator(), *(["--force"] if force else [])]
     # Not as a job: hostkit could not be asked about it any more.
     removing = Hostkit("uninstall", *words)
     yield removing
     for line in removing.lines:
         host.log(line)
+
+
+def _say_what_would_go(question: list[str]) -> None:
+    lines = host.get_fact(HostkitProblems, question=question)
+    if not lines[0].startswith(NO_ANSWER) and is_news("uninstall"):
+        for line in lines:
+            host.log(line)

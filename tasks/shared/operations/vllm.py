@@ -93,7 +93,7 @@ def generation_staged(generation: Generation) -> Commands:
     if before and is_news(path):
         how = "with another API key or other weights" if old == new else "in what it is told"
         host.log(f"Generation {number} is new, and differs from the current one {how}")
-    show_differences(path, old, new)
+    show_differences(path, old, new, compared=True)
     candidate = f"{GENERATIONS_DIR}/candidate-{generation.digest}-{_THIS_RUN}"
     yield publish_folder(candidate, generation.files)
     yield Hostkit("stage", candidate, str(number))

@@ -248,7 +248,10 @@ def _mark_seen() -> int:
 
 
 def _list() -> int:
-    for report in all_kept():
+    kept = all_kept()
+    if not kept:
+        print("no failure is kept")
+    for report in kept:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(report["at"]))
         times = 1 + len(report["later"])
         count = "once" if times == 1 else f"{times} times until it served again"

@@ -26,8 +26,8 @@ def register(subparsers: Any) -> None:
 
 
 def _command(args: Any) -> int:
-    for line in leftovers() if args.dry_run else sweep():
-        print(line)
+    found = leftovers() if args.dry_run else sweep()
+    print("\n".join(found) or "nothing of a dead server lies in /dev/shm")
     return 0
 
 

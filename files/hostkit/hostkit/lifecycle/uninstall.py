@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +31,41 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--kv-dir", default=str(DATA / "kv"))
     parser.add_argument("--force", action="store_true", help="although the server is in use")
     parser.add_argument("--by", default="", help="who asks")
+    parser.add_argument("--dry-run", action="store_true", help="exit 1 with what would go")
     parser.set_defaults(run=uninstall)
+
+
+def plan(also: Collection[str], kv: Path) -> list[str]:
+    """What an uninstall would remove and keep, a line each."""
+    folders = [folder for folder in (*_folders(), paths.OPT) if folder.exists()]
+    lines = [f"would remove {path}" for path in (*_units(), *folders)]
+    for name, folder in (("models", DATA / "models"), ("kv", kv)):
+        if folder.exists():
+            size = f"{outlook.size(folder) / 1e9:.1f} GB"
+            lines.append(f"{_would(name in also)} {folder}, {size} ({name})")
+    if names := _listed(PACKAGES):
+        lines.append(f"{_would('packages' in also)} packages {' '.join(names)}")
+    if serviceuser.account() is not None:
+        lines.append(f"{_would('user' in also)} user {paths.SERVICE_USER}")
+    return lines
+
+
+def _would(remove: bool) -> str:
+    return "would remove" if remove else "would keep"
 
 
 def uninstall(args: argparse.Namespace) -> int:
     """Everything but what is kept; may be repeated. hostkit itself goes last."""
+    if args.dry_run:
+        print("\n".join(plan(args.also, Path(args.kv_dir))))
+        return 1
     with lock.held("uninstalling", args.by):
         if not args.force:
             idle.require(0)
         _remove_units()
         for line in foreign.put_back():
             progress(line)
-        _remove([paths.ETC, DATA / "home", foreign.BACKUPS, paths.HEALTH, DATA / "prometheus"])
+        _remove(_folders())
         _forget_certificates()
         kv = Path(args.kv_dir)
         for name, folder in (("models", DATA / "models"), ("kv", kv)):
@@ -58,13 +82,21 @@ def uninstall(args: argparse.Namespace) -> int:
     return 0
 
 
-def _remove_units() -> None:
+def _folders() -> list[Path]:
+    return [paths.ETC, DATA / "home", foreign.BACKUPS, paths.HEALTH, DATA / "prometheus"]
+
+
+def _units() -> list[Path]:
     """Only files that say they are ours: someone's own vllm-proxy.service stays."""
-    found = [
+    return [
         file
         for file in sorted(UNITS.glob("vllm*"))
         if file.is_file() and file.read_text(errors="replace").startswith(OURS)
     ]
+
+
+def _remove_units() -> None:
+    found = _units()
     for file in found:
         with contextlib.suppress(Failure):
             units.systemctl("disable", "--now", "--quiet", file.name)
