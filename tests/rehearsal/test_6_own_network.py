@@ -30,12 +30,12 @@ def decoy(port):
 
 
 @pytest.fixture
-def apart(deployed):
-    rehearsal("up", "--name", deployed, "--private-network")
-    yield deployed
-    rehearsal("up", "--name", deployed, "--shared-network")
+def apart(standin_host):
+    rehearsal("up", "--name", standin_host, "--private-network")
+    yield standin_host
+    rehearsal("up", "--name", standin_host, "--shared-network")
     # Boot has started the server; what comes next finds it serving.
-    deploys.on_host("python3 -IB /opt/vllm/hostkit verify --deadline 200", host=deployed)
+    deploys.on_host("python3 -IB /opt/vllm/hostkit verify --deadline 200", host=standin_host)
 
 
 def test_nothing_is_asked_of_this_machine(apart):

@@ -71,7 +71,7 @@ REFUSED = {
     "test_a_kept_file_that_was_changed_is_refused",
     "a model": "tests/rehearsal/test_3_model.py::"
     "test_a_file_with_one_changed_byte_is_refused_and_fetched_again",
-    "a model of this machine": "tests/rehearsal/test_5_failures.py::"
+    "a model of this machine": "tests/rehearsal/test_5_damage.py::"
     "test_a_damaged_model_is_sent_again_and_the_server_goes_on",
     "the key of NVIDIA's repository": "tests/rehearsal/test_2_cuda.py::"
     "test_the_wrong_key_is_refused_before_anything_comes_from_the_repository",

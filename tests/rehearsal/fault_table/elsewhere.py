@@ -237,7 +237,7 @@ ELSEWHERE = (
         "a foreign server holds the port before the first start",
         "the port",
         "named, never believed",
-        "5_failures",
+        "5_damage",
         "test_a_foreign_server_on_the_port_is_named_and_never_believed",
     ),
     Elsewhere(
