@@ -3,8 +3,6 @@
 import sys
 from pathlib import Path
 
-from pyinfra import config
-
 root = Path(__file__).parent.resolve()
 if not root.samefile("."):
     sys.exit(f"error: run pyinfra from the repository's own folder: cd {root}")
@@ -20,7 +18,7 @@ from tasks.shared.run import (  # noqa: E402 - can only be found from the reposi
 )
 
 guards.check_python()
-config.REQUIRE_PYINFRA_VERSION = "~=3.10"
+guards.check_pyinfra()
 mistakes.say_in_one_line()
 guards.install()
 screen.show_what_matters()

@@ -15,14 +15,14 @@ environment = network.environment(own)
 files.directory(name="Create /etc/vllm", path="/etc/vllm", user="root", group="root", mode="755")
 if environment:
     files.put(
-        name="Write the way out of this network",
+        name="Use the proxy",
         src=StringIO(environment),
         dest=network.ENVIRONMENT,
         mode="644",
         create_remote_dir=False,
     )
 else:
-    files.file(name="Set no way out of this network", path=network.ENVIRONMENT, present=False)
+    files.file(name="Use no proxy", path=network.ENVIRONMENT, present=False)
 # Before any package: apt may need them, and ca-certificates takes them when it is installed.
 certificates.trusted(
     name="Trust this network's own certificates",

@@ -339,7 +339,7 @@ def test_another_pyinfra_is_refused_by_name(run: Run, repository: Path, version:
         f"Metadata-Version: 2.1\nName: pyinfra\nVersion: {version}\n"
     )
     result = run("inventory.py", "touch.py", "-y", env={"PYTHONPATH": "earlier"})
-    assert_refused(result, repository, "~=3.10", f"running {version}")
+    assert_refused(result, repository, f"pyinfra {version} runs this; 3.10", ".venv/bin/pyinfra")
 
 
 def test_the_command_for_another_task_is_called_as_this_run_was(monkeypatch):
@@ -365,3 +365,9 @@ def test_without_options_the_command_is_the_short_one(monkeypatch):
     monkeypatch.setattr(guards, "_command_line", {"inventory": "inventory.py"})
     monkeypatch.setattr("sys.argv", ["pyinfra"])
     assert guards.command_for("tasks/x.py") == "pyinfra inventory.py tasks/x.py"
+
+
+def test_the_command_names_a_program_of_this_folder_by_its_short_path(monkeypatch):
+    monkeypatch.setattr(guards, "_command_line", {"inventory": "inventory.py"})
+    monkeypatch.setattr("sys.argv", [str(Path.cwd() / ".venv/bin/pyinfra")])
+    assert guards.command_for("tasks/x.py") == ".venv/bin/pyinfra inventory.py tasks/x.py"

@@ -173,11 +173,12 @@ def test_the_newest_result_in_order_with_the_same_steps_is_compared_with(tmp_pat
 
 
 def test_the_table_shows_the_change_and_the_articles_figure():
-    now, before = result(answer_tokens_per_s=80.0), result()
+    now, before = result(answer_tokens_per_s=80.0, token_p50_ms=30.0), result()
     lines = show.table(now, compare.compare(now, before, 15))
     row = next(line for line in lines if line.strip().startswith("real, short, 8"))
     assert row.split("  ")[-1].strip() == "352-392"
-    assert "80.00 (-25 %)" in row
+    assert "80.00 (-20 %)" in row
+    assert "30.00 (+50 %)" in row
     assert "0.50 (same)" in row
     assert lines[-1].startswith("article: ")
 

@@ -81,7 +81,14 @@ def _cell(row: str, measure: Measure, now: Result, comparison: Comparison) -> st
     if value is None:
         return ""
     worse = comparison.changes.get((row, measure.key))
-    change = "" if worse is None else f" ({-worse:+.0f} %)" if worse else " (same)"
+    if worse is None:
+        change = ""
+    elif worse:
+        # Its own change, as it reads beside the figure; a speed is judged as the time it costs.
+        percent = 100 / (1 + worse / 100) - 100 if measure.higher_is_better else worse
+        change = f" ({percent:+.0f} %)"
+    else:
+        change = " (same)"
     return f"{value * measure.scale:.2f}{change}"
 
 

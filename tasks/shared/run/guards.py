@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 import gevent
+import pyinfra
 from pyinfra import state
 from pyinfra.api import Config, Host, Inventory
 from pyinfra.api.state import StateStage
@@ -26,6 +27,7 @@ from tasks.shared.run.refusals import refuse
 
 OLDEST_PYTHON = (3, 11)
 NEWEST_PYTHON = (3, 13)
+OLDEST_PYINFRA_3 = 10
 INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -40,6 +42,16 @@ def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> None:
         f"Python {running} runs pyinfra; {oldest} to {newest} is needed:"
         " `make venv` makes a .venv that has it"
     )
+
+
+def check_pyinfra(version: str = pyinfra.__version__) -> None:
+    """End the run unless `version` is one whose inner workings are known here."""
+    major, minor = version.split(".")[:2]
+    if major != "3" or int(minor) < OLDEST_PYINFRA_3:
+        refuse(
+            f"pyinfra {version} runs this; 3.{OLDEST_PYINFRA_3} or a later 3 is needed: "
+            "use .venv/bin/pyinfra, which `make venv` makes"
+        )
 
 
 def install() -> None:
@@ -70,7 +82,9 @@ def command_for(task: str) -> str:
     Passwords are left out.
     """
     options = _command_line
-    words = [sys.argv[0], str(options.get("inventory", "inventory.py")), task]
+    program, here = Path(sys.argv[0]), Path.cwd()
+    words = [str(program.relative_to(here) if program.is_relative_to(here) else program)]
+    words += [str(options.get("inventory", "inventory.py")), task]
     for option in _KEPT_LISTS:
         for value in options.get(option) or ():
             words += [_flag(option), str(value)]

@@ -3,6 +3,7 @@
 import logging
 import socket
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import paramiko
@@ -77,6 +78,16 @@ def check_host_keys() -> None:
     connector.connector_data_meta["ssh_strict_host_key_checking"].default = "yes"
     client.StrictPolicy = KnownHostsOnly  # type: ignore[misc]
     client.WarningPolicy = KnownHostsOnly  # type: ignore[assignment,misc]
+    client.get_host_keys = _host_keys
+
+
+def _host_keys(files: tuple[str, ...]) -> paramiko.HostKeys:
+    """One that is not there yet is no fault: the message on the unknown key says how it comes."""
+    found: paramiko.HostKeys = _pyinfras_host_keys(tuple(f for f in files if Path(f).exists()))
+    return found
+
+
+_pyinfras_host_keys = client.get_host_keys
 
 
 def check_key_files() -> None:
