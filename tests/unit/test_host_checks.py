@@ -118,6 +118,26 @@ def test_the_table_ends_with_what_is_refused(make):
     assert len(short) == 5
 
 
+def test_a_line_of_the_table_has_what_was_found_what_is_wanted_and_the_remedy():
+    found = [
+        findings.refusal("port", "taken", "free", "end it", cured_by="tasks/x.py"),
+        findings.ok("root", "yes"),
+        findings.warning("RAM", "8 GiB", "16 GiB", "add some"),
+    ]
+    lines = [line.split() for line, _ in findings.table(found)]
+    assert lines == [
+        ["ok", "root", "yes"],
+        ["warning", "RAM", "8", "GiB;", "wanted:", "16", "GiB"],
+        ["add", "some"],
+        ["refusal", "port", "taken;", "wanted:", "free"],
+        ["end", "it", "(tasks/x.py", "does", "it)"],
+        ["1", "ok,", "1", "warning,", "1", "refusal"],
+    ]
+    assert [color for _, color in findings.table(found, with_ok=False)] == [
+        *("yellow", "yellow", "red", "red", None)
+    ]
+
+
 def test_what_a_later_task_cures_stops_neither_it_nor_a_plan(make):
     found = judge(changed(pid1="init", wsl_conf=None, nvcc=""), make())
     assert [f.what for f in blocking(found, cures_follow=False)] == ["systemd", "CUDA toolkit"]
