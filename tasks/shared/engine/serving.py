@@ -188,12 +188,7 @@ def environment(settings: "Settings", release: str) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
-        # Each release compiles into its own folder: a cache of another build poisons every start.
-        "VLLM_CACHE_ROOT": f"{cache}/vllm",
-        "XDG_CACHE_HOME": f"{cache}/xdg",
-        "TRITON_CACHE_DIR": f"{cache}/triton",
-        "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
-        "FLASHINFER_WORKSPACE_BASE": cache,
+        **_caches(cache),
         "MAX_JOBS": str(s.max_jobs),
         "VLLM_ENGINE_READY_TIMEOUT_S": str(s.ready_timeout_s),
     }
@@ -223,6 +218,17 @@ def environment(settings: "Settings", release: str) -> dict[str, str]:
     if not s.prompt_source_metrics:
         env["PROMPT_SOURCE_METRICS"] = "0"
     return _with_extras(env, s.extra_env, DECIDED_VARIABLES)
+
+
+def _caches(cache: str) -> dict[str, str]:
+    """Each release compiles into its own folder: a cache of another build poisons every start."""
+    return {
+        "VLLM_CACHE_ROOT": f"{cache}/vllm",
+        "XDG_CACHE_HOME": f"{cache}/xdg",
+        "TRITON_CACHE_DIR": f"{cache}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+        "FLASHINFER_WORKSPACE_BASE": cache,
+    }
 
 
 def _with_extras(derived: dict[str, Any], extra: dict[str, Any], taken: set[str]) -> dict[str, Any]:

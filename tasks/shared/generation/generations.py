@@ -3,7 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tasks.shared.engine import formats, needs, proofs, serving
 from tasks.shared.release import patches
@@ -52,32 +52,12 @@ def wanted(
     env = serving.environment(settings, release.name)
     parts = [release.name, serve_yaml, json.dumps(env), unit, weights, key_digest]
     digest = _digest(parts)
-    note = {
-        "digest": digest,
-        "release": release.name,
-        "version": release.installed_version,
-        "served_model_name": settings.served_model_name,
-        "model_dir": settings.model_dir,
-        "address": settings.listen_address,
-        "port": settings.port,
-        # What the quality check asks, and how.
-        "max_model_len": settings.max_model_len,
-        "thinks": settings.reasoning_parser is not None,
-        "kv_offload": settings.kv_ram_gib > 0,
-        # What the log of each start must show.
-        "proofs": proofs.expected(settings),
-        # hostkit compares it at every start: such a folder may change under a generation.
-        "weights": weights if settings.source.kind == "host" else None,
-        # The gate before each start compares these with the machine, and with what systemd reads.
-        "needs": needs.needs(settings),
-        "start_limit": needs.limit(settings),
-        "environment": env,
-    }
     texts = {
         "serve.yaml": serve_yaml,
         "vllm.env": formats.env_file(env | {"GENERATION_DIGEST": digest}),
         "vllm.service": unit,
     }
+    note = _note(settings, release, digest, weights=weights, env=env)
     # By these hostkit sees that one of them was edited since.
     note["files"] = {
         name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()
@@ -102,6 +82,33 @@ def told(files: Tree) -> dict[str, str | Link]:
         )
         for path, content in files.items()
         if path in _TOLD
+    }
+
+
+def _note(
+    settings: "Settings", release: Release, digest: str, *, weights: str, env: dict[str, str]
+) -> dict[str, Any]:
+    """What hostkit has to know of a generation."""
+    return {
+        "digest": digest,
+        "release": release.name,
+        "version": release.installed_version,
+        "served_model_name": settings.served_model_name,
+        "model_dir": settings.model_dir,
+        "address": settings.listen_address,
+        "port": settings.port,
+        # What the quality check asks, and how.
+        "max_model_len": settings.max_model_len,
+        "thinks": settings.reasoning_parser is not None,
+        "kv_offload": settings.kv_ram_gib > 0,
+        # What the log of each start must show.
+        "proofs": proofs.expected(settings),
+        # hostkit compares it at every start: such a folder may change under a generation.
+        "weights": weights if settings.source.kind == "host" else None,
+        # The gate before each start compares these with the machine, and with what systemd reads.
+        "needs": needs.needs(settings),
+        "start_limit": needs.limit(settings),
+        "environment": env,
     }
 
 

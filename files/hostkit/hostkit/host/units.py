@@ -46,10 +46,10 @@ def install(text: str) -> None:
     systemctl("enable", "--quiet", UNIT)
 
 
-def complaint(unit: str = UNIT) -> str:
-    """Why systemd could not make the last start of a unit, in its own words."""
-    invocation = show("InvocationID", unit=unit)["InvocationID"]
-    # Said by systemd itself, or by the process that it had forked for the unit.
+def complaint() -> str:
+    """Why systemd could not make the last start of the service, in its own words."""
+    invocation = show("InvocationID")["InvocationID"]
+    # Said by systemd itself, or by the process that it had forked for it.
     matches = [f"INVOCATION_ID={invocation}", "+", f"_SYSTEMD_INVOCATION_ID={invocation}"]
     lines = journalctl("--lines=40", *matches)
     vague = ("Failed to start", "Failed to run", "Failed with result")

@@ -36,7 +36,7 @@ def register(subparsers: Any) -> None:
     parser.set_defaults(run=lambda _args: install_unit())
 
 
-def activate(number: int, by: str = "") -> int:
+def activate(number: int, by: str) -> int:
     """Start a host that serves nothing. Whatever is left of a failing server is stopped first."""
     with lock.held(f"starting generation {number}", by) as left:
         if left is not None:

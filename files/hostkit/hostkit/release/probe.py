@@ -120,7 +120,7 @@ def probe(venv: Path, accelerator: str, work: Path, *, kernels: bool = True) -> 
     return Probed(tuple(load), skipped)
 
 
-def check_import(venv: Path, version: str, env: Mapping[str, str], *, kernels: bool = True) -> None:
+def check_import(venv: Path, version: str, env: Mapping[str, str], *, kernels: bool) -> None:
     """Import what serves and ask it for its version; vLLM's warning of a failed import is an error.
 
     What is imported is left compiled to bytecode: the service's user cannot write it, and would
