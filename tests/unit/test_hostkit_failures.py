@@ -25,10 +25,11 @@ class Host:
 @pytest.fixture
 def host(tmp_path, monkeypatch):
     """An imitated host: `journal` maps an invocation to its lines, `versions` may be changed."""
-    for name, where in (("HEALTH", "health"), ("RUN", "run"), ("ETC", "etc")):
+    for name, where in (("HEALTH", "health"), ("RUN", "run"), ("NOTIFY", "etc/notify")):
         monkeypatch.setattr(paths, name, tmp_path / where)
     (tmp_path / "etc").mkdir()
-    monkeypatch.setattr(paths, "SECRETS_ENV", tmp_path / "etc/secrets.env")
+    secrets = tuple(tmp_path / "etc" / file.name for file in paths.SECRETS)
+    monkeypatch.setattr(paths, "SECRETS", secrets)
     (tmp_path / "etc/secrets.env").write_text(f'VLLM_API_KEY="{KEY}"\n')
     monkeypatch.setattr(good, "FILE", tmp_path / "health/good.json")
     monkeypatch.setattr(failures, "_SEEN", tmp_path / "health/seen.json")

@@ -67,30 +67,8 @@ def pythons(version: str, accelerator: str) -> list[str]:
 
 def wanted(settings: "Settings") -> Release:
     """The release that these settings ask for. The same settings give the same name on any host."""
-    lock = LOCKS / f"vllm-{settings.vllm_version}-{settings.accelerator}"
-    series = patches.wanted(settings)
-    route = patches.route(settings.build_route, series)
-    built_from: dict[str, object] = {
-        "version": settings.vllm_version,
-        "route": route,
-        "accelerator": settings.accelerator,
-        "patches": [
-            {"name": patch.name, "files": {k: v.model_dump() for k, v in patch.files.items()}}
-            for patch in series
-        ],
-        "drop_requirements": _DROPPED_ON_CPU if settings.accelerator == "cpu" else [],
-        "python": "/usr/bin/python3",
-        "imports": packages.imports(settings.vllm_version),
-        **(_compiled_with(settings) if route == "source" else {}),
-    }
-    inputs = {
-        **_pins(settings, route),
-        "lock.txt": _read(f"{lock.name}.txt"),
-        "tools.txt": _read("tools.txt"),
-        **{f"patches/{name}": text for name, text in patches.texts(settings).items()},
-        **packages.inputs(),
-        **({"plugins.txt": plugins.lock(settings.plugins)} if settings.plugins else {}),
-    }
+    route = patches.route(settings.build_route, patches.wanted(settings))
+    built_from, inputs = _built_from(settings, route), _inputs(settings, route)
     digest = _digest(built_from, inputs)
     name = f"{settings.vllm_version}-{digest}"
     # vLLM takes itself for a CPU build when, and only when, its version contains "cpu".
@@ -108,6 +86,35 @@ def wanted(settings: "Settings") -> Release:
     }
     inputs["spec.json"] = json.dumps(spec, indent=2) + "\n"
     return Release(name, installed_version, inputs, route == "source")
+
+
+def _built_from(settings: "Settings", route: str) -> dict[str, object]:
+    """What decides what a build makes of its inputs."""
+    return {
+        "version": settings.vllm_version,
+        "route": route,
+        "accelerator": settings.accelerator,
+        "patches": [
+            {"name": patch.name, "files": {k: v.model_dump() for k, v in patch.files.items()}}
+            for patch in patches.wanted(settings)
+        ],
+        "drop_requirements": _DROPPED_ON_CPU if settings.accelerator == "cpu" else [],
+        "python": "/usr/bin/python3",
+        "imports": packages.imports(settings.vllm_version),
+        **(_compiled_with(settings) if route == "source" else {}),
+    }
+
+
+def _inputs(settings: "Settings", route: str) -> dict[str, str]:
+    """The files of the inputs folder, all but spec.json."""
+    return {
+        **_pins(settings, route),
+        "lock.txt": _read(f"vllm-{settings.vllm_version}-{settings.accelerator}.txt"),
+        "tools.txt": _read("tools.txt"),
+        **{f"patches/{name}": text for name, text in patches.texts(settings).items()},
+        **packages.inputs(),
+        **({"plugins.txt": plugins.lock(settings.plugins)} if settings.plugins else {}),
+    }
 
 
 def _compiled_with(settings: "Settings") -> dict[str, object]:

@@ -41,15 +41,12 @@ def record(
     was says so in `said` (one line) and `kind`. The second failure of a series is only counted.
     """
     lines = units.journal(invocation)
-    served = good.last().get("invocation") == invocation
+    before = good.last()
+    served = before.get("invocation") == invocation
     if not served and kind is None and not _was_up(invocation):
         starts.record_failed(lasted_s)
-    # systemd's own line about the end may come into the journal later than this.
-    marked = [f"{result} {status} (systemd)"]
-    kind = kind or fingerprints.classify([*lines, *marked, *_fresh_kernel_lines(lasted_s)])
-    if kind == fingerprints.UNKNOWN and result == "success":
-        kind = fingerprints.UNASKED
-    secrets = evidence.known_secrets()
+    kind = kind or _kind(lines, result, status, lasted_s)
+    cause = evidence.redacted(said or startlog.last_error(lines), evidence.known_secrets())
     short = {
         "at": time.time(),
         "invocation": invocation,
@@ -58,14 +55,13 @@ def record(
         "class": kind.name,
         "what": kind.what,
         "remedy": kind.remedy,
-        "cause": evidence.redacted(said or startlog.last_error(lines), secrets),
+        "cause": cause,
         "served": served,
         "lasted_s": round(lasted_s, 1),
     }
     open_series = _open_series()
     if open_series is not None:
         return _count(open_series, short)
-    before = good.last()
     generation = _generation(invocation)
     report: dict[str, Any] = {
         **short,
@@ -78,6 +74,15 @@ def record(
     _keep(report, evidence.gather(invocation, generation))
     _tell()
     return latest() or report
+
+
+def _kind(lines: list[str], result: str, status: str, lasted_s: float) -> Kind:
+    """The class of a failure, by what was written before it and by how systemd says it ended."""
+    # systemd's own line about the end may come into the journal later than this.
+    marked = [f"{result} {status} (systemd)"]
+    kind = fingerprints.classify([*lines, *marked, *_fresh_kernel_lines(lasted_s)])
+    unasked = kind == fingerprints.UNKNOWN and result == "success"
+    return fingerprints.UNASKED if unasked else kind
 
 
 def latest() -> dict[str, Any] | None:
