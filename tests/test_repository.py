@@ -214,9 +214,9 @@ def test_only_the_settings_read_host_data() -> None:
         if re.match(r"(deploy|inventory|config)\.py$|(tasks|templates|group_data)/", name(path))
         and re.search(r"\.data\b", text(path))
     }
-    # These two keep pyinfra's own passwords out of it.
-    passwords = {"tasks/shared/run/ssh.py", "tasks/shared/run/sudo.py"}
-    assert readers - passwords <= {"tasks/shared/settings.py"}
+    # These look at what is pyinfra's own in it: passwords, and the environment of commands.
+    pyinfras = {f"tasks/shared/run/{name}.py" for name in ("ssh", "sudo", "environment")}
+    assert readers - pyinfras <= {"tasks/shared/settings.py"}
 
 
 def test_the_inventory_has_no_list_but_hosts() -> None:

@@ -53,6 +53,8 @@ MODULES = {
 
 def main(arguments: list[str]) -> int:
     """Run one subcommand; returns its exit status. What fails is said in one line."""
+    if os.geteuid() == 0:
+        _as_root()
     parser = argparse.ArgumentParser(prog="hostkit", description="What runs on a vLLM host.")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     known = arguments and MODULES.get(arguments[0])
@@ -71,3 +73,11 @@ def main(arguments: list[str]) -> int:
         if "HOSTKIT_JOB" in os.environ:
             importlib.import_module("hostkit.host.jobs").tell_error(str(error))
         return 1
+
+
+def _as_root() -> None:
+    """Do not depend on how root came here: by a login, by sudo, by systemd."""
+    # The service has to read what is made; a file with a secret names its own mode.
+    os.umask(0o022)
+    # userdel, and what dpkg runs.
+    os.environ["PATH"] = f"{os.environ.get('PATH') or '/usr/bin:/bin'}:/usr/sbin:/sbin"

@@ -22,7 +22,7 @@ from pyinfra import state
 from pyinfra.api import Config, Host, Inventory
 from pyinfra.api.state import StateStage
 
-from tasks.shared.run import ssh, sudo
+from tasks.shared.run import environment, ssh, sudo
 from tasks.shared.run.refusals import refuse
 
 OLDEST_PYTHON = (3, 11)
@@ -145,6 +145,7 @@ def check_hosts_on_init(options: Mapping[str, Any]) -> None:
         init(inventory, config, initial_limit=initial_limit)
         sudo.take_passwords(inventory, state.config)
         ssh.hide_passwords(inventory)
+        environment.give(inventory)
 
     # pyinfra has no hook between reading the inventory and connecting.
     state.init = checked_init  # type: ignore[method-assign]
