@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -112,7 +113,7 @@ class Settings(LoadTestSettings, ReportSettings):
     bench_gate: Annotated[float, Field(gt=0, le=100)] | None
     plan: Line | None
     rollback_to: Count | None
-    adopt: Line | None
+    adopt: Annotated[Line, BeforeValidator(texts.number_as_text)] | None
     bundle: Annotated[str, AfterValidator(texts.new_archive)] | None
     sbom: Annotated[str, AfterValidator(texts.new_bill)] | None
     uninstall_also: list[Literal["user", "packages", "models", "kv"]]

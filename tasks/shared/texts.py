@@ -32,6 +32,11 @@ def without_passwords(text: str) -> str:
     return re.sub(r"(\w+://)[^/\s'\"]*@", r"\1***@", text)
 
 
+def number_as_text(value: object) -> object:
+    """What a command line makes a number of, where a name may be one: a process id."""
+    return str(value) if type(value) is int else value
+
+
 def local_path(text: str) -> Path:
     """A path on this machine; ~ is the home of its user, ~name that of another."""
     try:

@@ -117,3 +117,12 @@ def test_a_key_file_that_others_can_read_is_refused(production, tmp_path):
     assert "chmod 600" in line
     key.chmod(0o600)
     Settings.model_validate(production | {"api_key_file": str(key)})
+
+
+def test_a_server_to_adopt_is_named_by_its_unit_or_by_its_process_id(make, production):
+    """`--data adopt=1234` is a number by the time it is read."""
+    assert make(adopt=1234).adopt == "1234"
+    assert make(adopt="my-llm.service").adopt == "my-llm.service"
+    for bad in (True, 1.5, ["a"]):
+        (line,) = mistakes(production | {"adopt": bad})
+        assert "adopt" in line
