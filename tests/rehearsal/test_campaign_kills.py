@@ -34,7 +34,10 @@ def converges(host):
     assert "Paris" in deploys.ask("What is the capital of France?", host=host)
     totals = deploys.deploy_json(host=host)
     assert (totals.changed, totals.error) == ((), 0)
-    remains = "ls -Ad /opt/vllm/work/* /opt/vllm/*/*.new /var/lib/vllm/models/*.new 2>/dev/null"
+    remains = (
+        "ls -Ad /opt/vllm/work/* /opt/vllm/*/*.new /opt/vllm/generations/candidate-* "
+        "/opt/vllm/*/.removed-* /var/lib/vllm/models/*.new 2>/dev/null"
+    )
     assert deploys.on_host(remains, host=host, check=False) == ""
 
 

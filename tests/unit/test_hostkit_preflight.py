@@ -1,12 +1,10 @@
 """A generation's own vLLM is asked before it is staged; the vLLM here is imitated."""
 
 import json
-import os
 import sys
 
 import pytest
 
-from hostkit import cli
 from hostkit.generation import preflight
 from hostkit.host import paths
 from hostkit.host.process import Failure
@@ -40,33 +38,6 @@ def script(folder, text):
     python.chmod(0o755)
 
 
-def test_an_accepted_candidate_gets_its_number_and_keeps_the_answer(candidate):
-    answers(candidate, "accepted")
-    assert cli.main(["stage", str(candidate), "3"]) == 0
-    staged = candidate.with_name("3")
-    assert json.loads((staged / "answer.json").read_text())["verdict"] == "accepted"
-    assert not candidate.exists()
-
-
-def test_what_a_deploy_that_was_cut_off_left_is_removed_after_an_hour(candidate):
-    old, new = candidate.with_name("candidate-d2"), candidate.with_name("candidate-d3")
-    old.mkdir()
-    new.mkdir()
-    os.utime(old, (0, 0))
-    answers(candidate, "accepted")
-    preflight.stage(candidate, 3)
-    assert sorted(path.name for path in candidate.parent.iterdir()) == ["3", "candidate-d3"]
-
-
-def test_a_refused_candidate_is_not_staged_and_the_reason_is_one_line(candidate, capsys):
-    answers(candidate, "refused", "unrecognized arguments: --enforce-eagre")
-    assert cli.main(["stage", str(candidate), "3"]) == 1
-    said = capsys.readouterr().err
-    assert "unrecognized arguments: --enforce-eagre" in said
-    assert said.count("\n") == 1
-    assert list(candidate.parent.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -75,27 +46,17 @@ def test_a_refused_candidate_is_not_staged_and_the_reason_is_one_line(candidate,
         ("echo not json", "exit status 0"),
     ],
 )
-def test_what_cannot_be_judged_is_staged_and_said(candidate, capsys, text, reason):
+def test_what_cannot_be_judged_is_said(candidate, text, reason):
     script(candidate, text)
-    assert cli.main(["stage", str(candidate), "3"]) == 0
-    assert "unjudged" in capsys.readouterr().out
-    assert reason in (candidate.with_name("3") / "answer.json").read_text()
+    answer = preflight.vllm(candidate)
+    assert answer.verdict == "unjudged"
+    assert reason in answer.reason
 
 
 def test_a_vllm_that_does_not_answer_is_given_up(candidate, monkeypatch):
     monkeypatch.setattr(preflight, "TIME_LIMIT_S", 0.2)
     script(candidate, "exec sleep 60")
     assert preflight.vllm(candidate) == preflight.Answer("unjudged", "no answer within 0.2 s")
-
-
-def test_a_number_that_was_taken_in_the_meantime_is_left_alone(candidate, capsys):
-    answers(candidate, "accepted")
-    taken = candidate.with_name("3")
-    taken.mkdir()
-    (taken / "generation.json").write_text("mine")
-    assert cli.main(["stage", str(candidate), "3"]) == 1
-    assert "taken in the meantime" in capsys.readouterr().err
-    assert (taken / "generation.json").read_text() == "mine"
 
 
 def test_what_was_not_judged_at_staging_is_asked_again_before_a_stop(candidate):

@@ -159,3 +159,24 @@ def test_downloads_that_are_mounted_are_another_hosts_too(root, tmp_path, monkey
     assert retention._downloads(set()) == []
     table.write_text(line.format(downloads / "wheels") + line.format(downloads.parent))
     assert len(retention._downloads(set())) == len(NAMES)
+
+
+def test_what_a_removal_that_was_cut_off_left_goes_with_the_next(root):
+    """Also with its manifest, by which it would count as a release; but nobody else's folder."""
+    opt = root / "opt/vllm"
+    gone = [f"releases/.removed-{NAMES[5]}", "generations/.removed-7", "tools/.removed-mine"]
+    for name in gone:
+        (opt / name).mkdir(parents=True)
+    manifest = json.dumps({"built_at": "2026-11-09T00:00:00Z"})
+    (opt / gone[0] / "manifest.json").write_text(manifest)
+    assert prune(root, generations=5, releases=5).returncode == 0
+    assert left(root, "releases") == sorted(NAMES.values())
+    assert left(root, "generations") == ["1", "2", "3", "4", "5"]
+    assert left(root, "tools") == [".removed-mine"]
+
+
+def test_what_a_staging_that_died_left_goes_though_nothing_is_staged(root):
+    (root / "opt/vllm/generations/candidate-0a1b2c3d").mkdir()
+    assert "candidate" in prune(root, "--dry-run", generations=5, releases=5).stdout
+    prune(root, generations=5, releases=5)
+    assert left(root, "generations") == ["1", "2", "3", "4", "5"]

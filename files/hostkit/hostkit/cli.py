@@ -37,7 +37,7 @@ MODULES = {
     "quality": "measure.quality",
     "retain": "generation.retention",
     "settle": "lifecycle.settle",
-    "stage": "generation.preflight",
+    "stage": "generation.staging",
     "start": "generation.start",
     "state": "health.state",
     "sweep": "host.sweep",

@@ -12,11 +12,15 @@ class Hostkit(StringCommand):
     """One command of hostkit; `lines` are what it said, once it has been run.
 
     It fails with hostkit's own lines; where hostkit is damaged, in place of a traceback, with the
-    one that says what mends it.
+    one that says what mends it. `told` is one line for its standard input.
     """
 
-    def __init__(self, *arguments: str) -> None:
-        super().__init__(answers.question(*arguments))
+    def __init__(self, *arguments: str, told: str | None = None) -> None:
+        question = answers.question(*arguments)
+        if told is None:
+            super().__init__(question)
+        else:
+            super().__init__(question, _stdin=[told])
         self.lines: tuple[str, ...] = ()
 
     def execute(

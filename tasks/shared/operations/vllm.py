@@ -1,7 +1,6 @@
 """Releases, generations and the server."""
 
 import json
-import secrets
 
 from pyinfra import host, logger, state
 from pyinfra.api import operation
@@ -20,7 +19,6 @@ from tasks.shared.operations.common import (
     Commands,
     is_news,
     leave_open,
-    publish_folder,
     publish_text,
     refuse,
     show_differences,
@@ -30,10 +28,7 @@ from tasks.shared.operations.hostkit import Hostkit
 from tasks.shared.operations.jobs import run_job
 from tasks.shared.release.releases import INPUTS_DIR, Release
 from tasks.shared.run import guards
-from tasks.shared.trees import Tree
-
-# Somebody else may be staging the same at this moment.
-_THIS_RUN = secrets.token_hex(4)
+from tasks.shared.trees import Tree, pack
 
 
 @operation()
@@ -94,9 +89,8 @@ def generation_staged(generation: Generation) -> Commands:
         how = "with another API key or other weights" if old == new else "in what it is told"
         host.log(f"Generation {number} is new, and differs from the current one {how}")
     show_differences(path, old, new, compared=True)
-    candidate = f"{GENERATIONS_DIR}/candidate-{generation.digest}-{_THIS_RUN}"
-    yield publish_folder(candidate, generation.files)
-    yield Hostkit("stage", candidate, str(number))
+    # In one command: what is left of one that dies is known by the lock that it held.
+    yield Hostkit("stage", str(number), told=pack(generation.files))
     if state.is_executing:
         _say_what_was_not_checked(path)
 

@@ -24,7 +24,7 @@ def numbers() -> list[int]:
     if not paths.GENERATIONS.is_dir():
         return []
     names = [int(entry.name) for entry in paths.GENERATIONS.iterdir() if entry.name.isdecimal()]
-    return sorted(number for number in names if _read_note(number) is not None)
+    return sorted(number for number in names if note_in(folder(number)) is not None)
 
 
 def highest() -> int:
@@ -41,16 +41,16 @@ def folder(number: int) -> Path:
 
 def note(number: int) -> dict[str, Any]:
     """What was written down about a generation: digest, release, address, port, model name, …"""
-    found = _read_note(number)
+    found = note_in(folder(number))
     if found is None:
         raise ValueError(f"generation {number} is not there or damaged")
     return found
 
 
-def _read_note(number: int) -> dict[str, Any] | None:
-    """None also for a note that a power cut left empty or torn."""
+def note_in(place: Path) -> dict[str, Any] | None:
+    """The note in a folder; None also for one that a power cut left empty or torn."""
     try:
-        found = json.loads((folder(number) / NOTE).read_text())
+        found = json.loads((place / NOTE).read_text())
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) and found.keys() >= _NOTED else None
@@ -92,7 +92,7 @@ def linked(link: Path) -> int | None:
     target = Path(os.path.normpath(link.parent / os.readlink(link)))
     if target.parent != paths.GENERATIONS or not target.name.isdecimal():
         return None
-    return int(target.name) if _read_note(int(target.name)) is not None else None
+    return int(target.name) if note_in(target) is not None else None
 
 
 def switch(number: int) -> None:

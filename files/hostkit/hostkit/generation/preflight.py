@@ -9,14 +9,12 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hostkit.generation import generations
-from hostkit.host import paths
 from hostkit.host.process import Failure, NoEnd, attempt, reason, write_atomic
 from hostkit.host.serviceuser import identity
 
@@ -24,7 +22,6 @@ ANSWER = "answer.json"
 """The file in a generation that says what its vLLM thinks of it."""
 
 TIME_LIMIT_S = 600
-_ABANDONED_S = 3600
 SCRIPT = Path(__file__).parents[2] / "scripts/ask_vllm.py"
 _LINE = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
@@ -68,31 +65,6 @@ def environment(text: str) -> dict[str, str]:
     return {match[1]: re.sub(r"\\(.)", r"\1", match[2]) for match in found if match}
 
 
-def stage(candidate: Path, number: int) -> Answer:
-    """Give a candidate its number, unless its own vLLM refuses it: then nothing is left of it."""
-    answer = vllm(candidate)
-    if answer.verdict == "refused":
-        shutil.rmtree(candidate)
-        raise Failure(f"vLLM refuses this configuration, so it is not staged: {answer.reason}")
-    _write(candidate, answer)
-    target = generations.folder(number)
-    if (target / generations.NOTE).exists():
-        shutil.rmtree(candidate)
-        raise Failure(f"generation {number} was taken in the meantime: run this again")
-    shutil.rmtree(target, ignore_errors=True)
-    os.sync()
-    candidate.rename(target)
-    _tidy()
-    return answer
-
-
-def _tidy() -> None:
-    """Remove what deploys that were cut off left behind, not what another may be staging now."""
-    for left in paths.GENERATIONS.glob("candidate-*"):
-        if time.time() - left.stat().st_mtime > _ABANDONED_S:
-            shutil.rmtree(left, ignore_errors=True)
-
-
 def again(number: int) -> None:
     """Ask once more where it could not be told at staging. Raises Failure when vLLM refuses."""
     folder = generations.folder(number)
@@ -104,20 +76,15 @@ def again(number: int) -> None:
         answer = vllm(folder)
         if answer.verdict == "refused":
             raise Failure(f"vLLM refuses generation {number}: {answer.reason}")
-        _write(folder, answer)
+        keep(folder, answer)
 
 
 def register(subparsers: Any) -> None:
-    """Add `check-config` and `stage`."""
     parser = subparsers.add_parser(
         "check-config", help="would this generation's own vLLM start with its settings?"
     )
     parser.add_argument("generation", type=int)
     parser.set_defaults(run=_check_command)
-    parser = subparsers.add_parser("stage", help="check a candidate and give it its number")
-    parser.add_argument("candidate", type=Path)
-    parser.add_argument("generation", type=int)
-    parser.set_defaults(run=_stage_command)
 
 
 def _check_command(args: argparse.Namespace) -> int:
@@ -132,13 +99,8 @@ def _check_command(args: argparse.Namespace) -> int:
     return 0
 
 
-def _stage_command(args: argparse.Namespace) -> int:
-    answer = stage(args.candidate, args.generation)
-    print(f"generation {args.generation}: {answer.verdict} by its own vLLM: {answer.reason}")
-    return 0
-
-
-def _write(folder: Path, answer: Answer) -> None:
+def keep(folder: Path, answer: Answer) -> None:
+    """Write an answer down beside the generation that it is about."""
     text = json.dumps({"verdict": answer.verdict, "reason": answer.reason})
     write_atomic(folder / ANSWER, text + "\n")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hostkit.generation import generations
+from hostkit.generation import generations, staging
 from hostkit.host import mounts, paths
 from hostkit.host.process import Failure, read_json
 from hostkit.release import releases, wheel
@@ -20,6 +20,8 @@ _PINS = ("wheel.txt", "sdist.txt")
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 # A release's, a tool set's, a download's; what is called otherwise is not ours.
 _NAME = re.compile(r"[0-9][0-9A-Za-z.]*-[0-9a-f]{12}|[0-9a-f]{12}|[0-9a-f]{64}")
+_GONE = ".removed-"
+_HALF_REMOVED = re.compile(rf"{re.escape(_GONE)}([0-9]+|{_NAME.pattern})")
 
 
 def register(subparsers: Any) -> None:
@@ -54,6 +56,8 @@ def plan(
     kept = newest(built, keep_releases, {name for name in built if name in needed} | _running())
     inputs = [paths.OPT / "inputs" / name for name in kept]
     return [
+        *staging.abandoned(),
+        *_half_removed(),
         *(generations.folder(n) for n in numbers if n not in kept_numbers),
         *(paths.RELEASES / name for name in built if name not in kept),
         *_others(paths.OPT / "inputs", kept | needed),
@@ -64,11 +68,21 @@ def plan(
 
 
 def _downloads(kept: set[str]) -> list[Path]:
+    return [path for folder in _caches() for path in _others(folder, kept)]
+
+
+def _caches() -> list[Path]:
     # A mounted cache is shared: what no release here needs, one of another host may be made of.
     if mounts.is_point(paths.DOWNLOADS):
         return []
-    folders = (paths.DOWNLOADS / "wheels", paths.DOWNLOADS / "sdists")
-    return [path for folder in folders for path in _others(folder, kept)]
+    return [paths.DOWNLOADS / "wheels", paths.DOWNLOADS / "sdists"]
+
+
+def _half_removed() -> list[Path]:
+    """What a removal that was cut off had taken the name from: a release has gigabytes."""
+    own = (paths.GENERATIONS, paths.RELEASES, paths.OPT / "inputs", paths.BUILT, paths.TOOLS)
+    entries = (path for folder in (*own, *_caches()) for path in folder.glob(f"{_GONE}*"))
+    return sorted(path for path in entries if _HALF_REMOVED.fullmatch(path.name))
 
 
 def newest(names: Sequence[Any], number: int, needed: set[Any]) -> set[Any]:
@@ -79,7 +93,7 @@ def newest(names: Sequence[Any], number: int, needed: set[Any]) -> set[Any]:
 def _releases_by_age() -> list[str]:
     """Complete releases, oldest first; a damaged one is a build's own business."""
     ages: dict[str, str] = {}
-    for manifest in paths.RELEASES.glob("*/manifest.json"):
+    for manifest in paths.RELEASES.glob("[0-9]*/manifest.json"):
         with contextlib.suppress(Failure, AttributeError):
             ages[manifest.parent.name] = str(read_json(manifest).get("built_at", ""))
     return sorted(ages, key=lambda name: (ages[name], name))
@@ -112,10 +126,13 @@ def _hashes(inputs: Iterable[Path]) -> set[str]:
 
 def _remove(path: Path) -> None:
     """Take the name away first: what is half removed is nothing that a start or a build takes."""
-    gone = path.with_name(f".removed-{path.name}")
-    shutil.rmtree(gone, ignore_errors=True)
+    gone = path if path.name.startswith(_GONE) else path.with_name(f"{_GONE}{path.name}")
     try:
-        path.rename(gone)
+        if gone != path:
+            shutil.rmtree(gone, ignore_errors=True)
+            path.rename(gone)
         shutil.rmtree(gone)
+    except FileNotFoundError:
+        return  # Somebody else removes it at this moment.
     except OSError as error:
         raise Failure(f"cannot remove {path}: {error.strerror}") from error
