@@ -53,7 +53,7 @@ def test_the_wait_counts_down(said):
 def one(monkeypatch):
     """A server of the unit with nobody connected; its requests are what a test sets."""
     found = server.Server(1, 1, "http://127.0.0.1:1", "m", "v", 1)
-    monkeypatch.setattr(units, "show", lambda *_names: {"ActiveState": "active"})
+    monkeypatch.setattr(units, "ask", lambda *_names: {"ActiveState": "active"})
     monkeypatch.setattr(server, "find", lambda: found)
     monkeypatch.setattr(connections, "clients", lambda _port: [])
     monkeypatch.setattr(units, "ports", lambda _unit: [])
@@ -87,7 +87,7 @@ def test_what_cannot_be_told_is_not_idle(one, why):
 
 
 def test_a_service_that_is_down_is_idle(one):
-    one.setattr(units, "show", lambda *_names: {"ActiveState": "failed"})
+    one.setattr(units, "ask", lambda *_names: {"ActiveState": "failed"})
     assert idle.busy() is None
 
 

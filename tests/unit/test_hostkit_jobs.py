@@ -40,7 +40,7 @@ def systemd(monkeypatch: pytest.MonkeyPatch):
                 raise Failure(f"{what}: {self.error}")
 
     systemd = Systemd()
-    monkeypatch.setattr(units, "show", systemd.show)
+    monkeypatch.setattr(units, "ask", systemd.show)
     monkeypatch.setattr(jobs, "run", systemd.run)
     return systemd
 

@@ -8,6 +8,7 @@ import argparse
 import base64
 import contextlib
 import fcntl
+import gzip
 import io
 import os
 import re
@@ -110,14 +111,16 @@ def _digest(folder: Path) -> str | None:
 def _unpack(packed: str, folder: Path) -> None:
     """Files and links without folders; not by extractall, which Pythons filter differently."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed)), mode="r:gz") as archive:
+        # Whole before any of it is unpacked: tarfile does not miss an end that is not there.
+        archived = io.BytesIO(gzip.decompress(base64.b64decode(packed)))
+        with tarfile.open(fileobj=archived, mode="r:") as archive:
             for member in archive:
                 path = folder / Path(member.name).name
                 if member.issym():
                     path.symlink_to(member.linkname)
                 elif file := archive.extractfile(member):
                     path.write_bytes(file.read())
-    except (ValueError, EOFError, tarfile.TarError, zlib.error) as error:
+    except (ValueError, EOFError, gzip.BadGzipFile, tarfile.TarError, zlib.error) as error:
         raise Failure("the generation arrived cut short: run this again") from error
     missing = {*generations.FILES, "release"} - {path.name for path in folder.iterdir()}
     if missing:

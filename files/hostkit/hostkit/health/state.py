@@ -20,8 +20,11 @@ def _print_state() -> int:
 
 
 def state() -> dict[str, Any]:
-    """What the control machine decides upon. Keys are read by tasks/shared/facts/hostkit.py."""
-    shown = units.show("ActiveState", "SubState", "MainPID", "InvocationID", "NeedDaemonReload")
+    """What the control machine decides upon. Keys are read by tasks/shared/facts/hostkit.py.
+
+    Failure when systemd does not answer: a server that runs would look like none.
+    """
+    shown = units.ask("ActiveState", "SubState", "MainPID", "InvocationID", "NeedDaemonReload")
     pid = int(shown["MainPID"] or 0)
     current = generations.linked(paths.CURRENT)
     return {

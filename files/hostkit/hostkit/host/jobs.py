@@ -253,7 +253,7 @@ def _record_command(args: Namespace) -> int:
 
 
 def _is_active(name: str) -> bool:
-    state = units.show("ActiveState", unit=_unit(name))["ActiveState"]
+    state = units.ask("ActiveState", unit=_unit(name))["ActiveState"]
     return state in ("active", "activating", "deactivating", "reloading")
 
 

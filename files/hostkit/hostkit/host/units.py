@@ -6,17 +6,33 @@ import re
 from pathlib import Path
 
 from hostkit.host import process
-from hostkit.host.paths import UNIT, UNIT_FILE
+from hostkit.host.paths import ROOT, UNIT, UNIT_FILE
 
 PROC = Path("/proc")
+BOOTED = ROOT / "run/systemd/system"
+"""There on every host that systemd runs, see sd_booted(3)."""
 _LISTEN = "0A"
 
 
 def show(*properties: str, unit: str = UNIT) -> dict[str, str]:
-    """Properties of a unit as `systemctl show` gives them; empty texts without systemd.
+    """Properties of a unit as `ask` has them; empty texts where systemd does not answer.
 
-    Times come as @seconds since 1970.
+    For those who have to come to an end all the same, and take nothing for a stopped server by it.
     """
+    try:
+        return ask(*properties, unit=unit)
+    except process.Failure:
+        return dict.fromkeys(properties, "")
+
+
+def ask(*properties: str, unit: str = UNIT) -> dict[str, str]:
+    """Properties of a unit as `systemctl show` gives them, times as @seconds since 1970.
+
+    Failure when systemd does not answer: nothing is known then, least of all that nothing runs.
+    Empty texts where it is not what runs this host: nothing of ours can run there.
+    """
+    if not BOOTED.is_dir():
+        return dict.fromkeys(properties, "")
     command = [
         "systemctl",
         "show",
@@ -24,11 +40,10 @@ def show(*properties: str, unit: str = UNIT) -> dict[str, str]:
         "--timestamp=unix",
         *(f"--property={name}" for name in properties),
     ]
-    try:
-        output = process.attempt(command, "systemctl show").output
-    except process.Failure:
-        output = ""
-    found = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
+    ended = process.attempt(command, "systemctl show")
+    if ended.status:
+        raise process.Failure(f"systemd does not answer: {ended.reason}")
+    found = dict(line.split("=", 1) for line in ended.output.splitlines() if "=" in line)
     return {name: found.get(name, "") for name in properties}
 
 

@@ -111,10 +111,11 @@ def install_unit() -> int:
     """
     with lock.held("installing the unit"):
         current = generations.linked(paths.CURRENT)
-        running = start.running_generation(int(units.show("MainPID")["MainPID"] or 0))
-        if current is None and running in generations.numbers():
-            generations.restore(running)
-            current = running
+        if current is None:
+            running = start.running_generation(int(units.ask("MainPID")["MainPID"] or 0))
+            if running in generations.numbers():
+                generations.restore(running)
+                current = running
         if current is not None:
             switch.install_unit(current)
     return 0

@@ -17,12 +17,12 @@ ADVICE = "wait, or say --data force=yes"
 
 def busy() -> str | None:
     """What the server is being used for, in words; None when it is idle or serves nothing."""
-    if units.show("ActiveState")["ActiveState"] != "active":
-        return None
     try:
+        if units.ask("ActiveState")["ActiveState"] != "active":
+            return None
         found = server.find()
         count = server.requests_in_flight(found)
-    except server.NotAnswering as error:
+    except Failure as error:
         return f"cannot tell whether it is idle ({error})"
     using = describe(_staying(found.port))
     if count:
