@@ -11,6 +11,7 @@ import json
 import sys
 
 from . import deploys, memory, state
+from .errors import RehearsalError
 
 ROUNDS = 3
 SECONDS = 60
@@ -70,4 +71,7 @@ def _main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main())
+    try:
+        sys.exit(_main())
+    except RehearsalError as error:
+        sys.exit(f"error: {error}")

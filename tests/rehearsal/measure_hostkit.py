@@ -10,6 +10,7 @@ import statistics
 import sys
 
 from . import deploys, state
+from .errors import RehearsalError
 
 ROUNDS = 10
 COMMANDS = {
@@ -54,4 +55,7 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main((sys.argv[1:] or [state.DEFAULT_NAME])[0])
+    try:
+        main((sys.argv[1:] or [state.DEFAULT_NAME])[0])
+    except RehearsalError as error:
+        sys.exit(f"error: {error}")

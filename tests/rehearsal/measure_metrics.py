@@ -7,6 +7,7 @@ import sys
 import time
 
 from . import deploys, prometheus, state
+from .errors import RehearsalError
 
 UNITS = ("vllm-prometheus", "vllm-metrics")
 SECONDS = 120
@@ -35,4 +36,7 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main((sys.argv[1:] or [state.DEFAULT_NAME])[0])
+    try:
+        main((sys.argv[1:] or [state.DEFAULT_NAME])[0])
+    except RehearsalError as error:
+        sys.exit(f"error: {error}")

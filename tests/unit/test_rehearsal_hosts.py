@@ -142,3 +142,18 @@ def test_what_runs_a_root_is_found_by_that_root_alone(tmp_path):
         sleeper.kill()
         sleeper.wait()
     assert processes.supervisors(root) == []
+
+
+@pytest.mark.parametrize("what", ["measure_guard", "measure_hostkit", "measure_metrics"])
+def test_a_measurement_of_a_host_that_is_not_there_says_so_in_one_line(what):
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.rehearsal.{what}", "of-no-such-name"],
+        cwd=state.REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: rehearsal host of-no-such-name: not there")
+    assert "Traceback" not in done.stderr
