@@ -2,7 +2,8 @@
 
 from pyinfra.operations import files, systemd
 
-from tasks.shared import credentials, notices
+from tasks.shared import credentials, notices, templates
+from tasks.shared.facts.units import UNITS_DIR
 from tasks.shared.generation import desired
 from tasks.shared.operations import units, vllm
 from tasks.shared.operations.secrets import api_key
@@ -20,14 +21,14 @@ units.in_force(name="Keep the current generation's unit in force")
 vllm.started_if_nothing_serves(name="Start the server", generation=generation)
 files.put(
     name="Install what ends an interrupted switch at boot",
-    src="templates/vllm-settle.service",
-    dest="/etc/systemd/system/vllm-settle.service",
+    src=f"templates/{templates.SETTLE}",
+    dest=f"{UNITS_DIR}/{templates.SETTLE}",
     mode="644",
     create_remote_dir=False,
 )
 systemd.service(
     name="End an interrupted switch at boot",
-    service="vllm-settle.service",
+    service=templates.SETTLE,
     running=None,
     enabled=True,
 )

@@ -12,6 +12,7 @@ from tasks.shared.settings import Settings
 GUARD = "vllm-guard.service"
 METRICS = "vllm-metrics.service"
 PROMETHEUS = "vllm-prometheus.service"
+SETTLE = "vllm-settle.service"
 # Units of a timer, without a suffix.
 WATCH = "vllm-watch"
 PRUNE = "vllm-kv-prune"

@@ -13,8 +13,7 @@ from tasks.shared.host_checks.findings import Finding, ok, problem
 SEE = "to see it: deploy.py --dry --diff; to do it: deploy.py"
 _SHOWN = 4
 # Started by another unit; whether it is enabled is nobody's question.
-SETTLE = "vllm-settle.service"
-_ONLY_ENABLED = (SETTLE,)
+_ONLY_ENABLED = (templates.SETTLE,)
 _STARTED_BY_TIMER = (f"{templates.WATCH}.service", f"{templates.PRUNE}.service")
 
 

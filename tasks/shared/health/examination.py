@@ -10,7 +10,6 @@ from tasks.shared.facts.doctor import DoctorFact, Report
 from tasks.shared.facts.files import SecretFileMatches
 from tasks.shared.generation import desired
 from tasks.shared.generation.generations import CURRENT, GENERATIONS_DIR
-from tasks.shared.health.drift import SETTLE
 from tasks.shared.health.wanted import Wanted, sha256
 from tasks.shared.release import releases
 from tasks.shared.settings import Settings, settings
@@ -47,10 +46,10 @@ def wanted(serving: int | None) -> Wanted:
 
 def units(own: Settings) -> dict[str, str | None]:
     """The sha256 of each unit that is not part of a generation; None for one that must not be."""
-    settle = Path("templates", SETTLE).read_text(encoding="utf-8")
+    settle = Path("templates", templates.SETTLE).read_text(encoding="utf-8")
     texts: dict[str, str | None] = {
         templates.GUARD: templates.guard_unit(own),
-        SETTLE: settle,
+        templates.SETTLE: settle,
         templates.METRICS: templates.metrics_unit(own) if own.metrics else None,
         templates.PROMETHEUS: templates.prometheus_unit(own) if own.metrics else None,
         front_door.UNIT: templates.front_door_unit(own) if own.front_door else None,
