@@ -24,6 +24,11 @@ def test_help_lists_every_command(capsys):
     assert set(cli.MODULES) <= set(words)
 
 
+def test_help_names_the_commands_that_people_call():
+    listed = cli.FOR_PEOPLE.partition(": ")[2].partition(". ")[0]
+    assert set(listed.replace(" and ", ", ").split(", ")) <= set(cli.MODULES)
+
+
 def test_what_is_no_command_is_told_which_there_are(capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(["stat"])

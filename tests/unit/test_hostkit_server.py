@@ -65,6 +65,21 @@ def test_a_server_is_asked_where_it_listens(monkeypatch, address, url):
     assert server.find().url == url
 
 
+@pytest.mark.parametrize(
+    ("user", "told"),
+    [(0, "nothing listens on port 8000 yet"), (1000, "only root sees who listens")],
+)
+def test_whoever_cannot_see_who_listens_is_told_to_use_sudo(monkeypatch, user, told):
+    note = {"address": "127.0.0.1", "port": 8000, "served_model_name": "m", "version": VERSION}
+    monkeypatch.setattr(units, "show", lambda *_: {"MainPID": "7"})
+    monkeypatch.setattr(units, "listeners", lambda _port: [])
+    monkeypatch.setattr(start, "running_generation", lambda _pid: 3)
+    monkeypatch.setattr(generations, "note", lambda _number: note)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    with pytest.raises(NotAnswering, match=told):
+        server.find()
+
+
 def test_a_server_that_answers_passes(running):
     server.probe(running)
     assert server.is_healthy(running)

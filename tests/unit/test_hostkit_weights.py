@@ -66,4 +66,4 @@ def test_a_damaged_model_is_refused(model, damage, words):
 
 
 def test_what_is_no_folder_is_refused(tmp_path):
-    assert weights.problems(tmp_path / "gone") == [f"{tmp_path}/gone is not a folder"]
+    assert weights.problems(tmp_path / "gone") == ["there is no such folder"]

@@ -50,12 +50,19 @@ MODULES = {
 }
 """The module of each subcommand. Only that one is loaded, since no bytecode is kept on a host."""
 
+FOR_PEOPLE = (
+    "For people: ask, state, failures, sweep, prune, quality, pace, figures, check-config, "
+    "check-release, check-model, notify and pack-ternary. The deploy and units call the others."
+)
+
 
 def main(arguments: list[str]) -> int:
     """Run one subcommand; returns its exit status. What fails is said in one line."""
     if os.geteuid() == 0:
         _as_root()
-    parser = argparse.ArgumentParser(prog="hostkit", description="What runs on a vLLM host.")
+    parser = argparse.ArgumentParser(
+        prog="hostkit", description="What runs on a vLLM host.", epilog=FOR_PEOPLE
+    )
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     known = arguments and MODULES.get(arguments[0])
     for module in [known] if known else dict.fromkeys(MODULES.values()):

@@ -41,7 +41,7 @@ def problems(folder: Path) -> list[str]:
 
 def _problems(folder: Path) -> list[str]:
     if not folder.is_dir():
-        return [f"{folder} is not a folder"]
+        return ["there is no such folder"]
     config = _json_object(folder / "config.json") if (folder / "config.json").is_file() else {}
     foreign = modelconfig.foreign_format(folder, config or {})
     if foreign:

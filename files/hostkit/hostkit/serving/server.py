@@ -7,6 +7,7 @@ first looks whether the listening socket belongs to the unit.
 import http.client
 import json
 import math
+import os
 import re
 import urllib.error
 import urllib.request
@@ -51,6 +52,8 @@ def find() -> Server:
         raise NotAnswering(str(error)) from None
     owners = units.listeners(note["port"])
     if not owners:
+        if os.geteuid():
+            raise NotAnswering(f"only root sees who listens on port {note['port']}: use sudo")
         raise NotAnswering(f"nothing listens on port {note['port']} yet")
     require_port(note["port"])
     url = f"http://{loopback.reached_at(note['address'], note['port'])}"
