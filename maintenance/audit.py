@@ -9,6 +9,7 @@ everything could be asked.
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -139,7 +140,8 @@ def ask(pins: Sequence[Pin], options: Sequence[str]) -> Mapping[str, Any]:
         answer: Mapping[str, Any] = json.loads(done.stdout)
     except ValueError:
         said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise NoAnswer(said[-1][-300:]) from None
+        # Behind the name of an exception stands what went wrong.
+        raise NoAnswer(re.sub(r"^[\w.]+(Error|Exception): ", "", said[-1])[:300]) from None
     return answer
 
 

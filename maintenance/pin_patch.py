@@ -43,7 +43,7 @@ def pin(url: str, version: str, source: str, file: Path | None) -> dict[str, Any
     """Fetch, show, try and keep a patch; returns its entry."""
     if not re.fullmatch(r"https://\S+/commit/[0-9a-f]{40}\.patch", url):
         raise ValueError(
-            f"{url}: expected https://…/commit/<40 digits>.patch: a pull request's own .patch "
+            f"URL={url}: expected https://…/commit/<40 digits>.patch: a pull request's own .patch "
             "changes with each push, one commit does not"
         )
     series = patches.series(version)

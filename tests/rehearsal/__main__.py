@@ -79,6 +79,8 @@ def _main(argv: list[str]) -> int:
             command = state.load(arguments.name).ssh_command(*arguments.words)
             os.execvp(command[0], command)
         case "status":
+            if not state.names():
+                say("no host is there: python -m tests.rehearsal up")
             for name in state.names():
                 try:
                     print(_line(state.load(name)))

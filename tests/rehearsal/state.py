@@ -113,8 +113,10 @@ def load(name: str) -> Host:
         stored = json.loads(path.read_text())
         return Host(**{key: value for key, value in stored.items() if key in known})
     except (OSError, ValueError, TypeError, AttributeError) as error:
+        gone = isinstance(error, FileNotFoundError)
+        broken = "" if gone else f" ({type(error).__name__} on {path})"
         raise RehearsalError(
-            f"rehearsal host {name}: not there ({type(error).__name__} on {path}); "
+            f"rehearsal host {name}: not there{broken}; "
             f"make it with: python -m tests.rehearsal up --name {name}"
         ) from error
 
