@@ -316,6 +316,8 @@ WARNED: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
      {}, "disk of the SSD tier", ["86 GB", "150 GB"]),
     ("a Windows drive that the tier will fill",
      with_place("windows", Place("/mnt/c", 999 * KIB, 90 * KIB)), {}, "drive C:", ["90 GiB"]),
+    ("a disk that the kernel made read-only", {"mounts": MOUNTS.replace("ext4 rw", "ext4 ro")}, {},
+     "disk", ["read-only under /opt/vllm and /var/lib/vllm/kv", "dmesg"]),
     ("a model on a Windows drive", with_place("model", Place("/mnt/c/models/m")), {}, "model",
      ["9p", "copy it"]),
     (
@@ -388,6 +390,8 @@ PASSES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"listeners": {9090: (Process(7, ("prometheus",), "0::/prometheus.service"),)}},
         {"metrics": False},
     ),
+    ("a model on a disk that is read-only",
+     {"mounts": MOUNTS + "x /var/lib/vllm/models ext4 ro,errors=remount-ro 0 0\n"}, {}),
     ("KV anywhere when there is no SSD tier", with_place("kv", Place("/mnt/c/kv")),
      {"kv_ssd_gb": 0}),
     ("a folder that merely begins like a mount", with_place("kv", Place("/mnt/cc/kv")), {}),

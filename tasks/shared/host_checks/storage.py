@@ -18,7 +18,17 @@ _VOLATILE = {"tmpfs", "ramfs", "overlay"}
 
 def file_system(path: str, mounts: str) -> str:
     """The kind of file system that a path without links lies on, out of /proc/mounts."""
-    best, kind = "", ""
+    return _mounted(path, mounts)[0]
+
+
+def is_read_only(path: str, mounts: str) -> bool:
+    """Is the file system that it lies on one that nobody can write to now?"""
+    return "ro" in _mounted(path, mounts)[1]
+
+
+def _mounted(path: str, mounts: str) -> tuple[str, list[str]]:
+    """The kind and the options of what is mounted where a path lies."""
+    best, kind, options = "", "", ""
     for line in mounts.splitlines():
         fields = line.split(" ")
         if len(fields) < 3:
@@ -27,8 +37,8 @@ def file_system(path: str, mounts: str) -> str:
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         # Of two mounts on one point the later one is what is seen.
         if inside and len(point) >= len(best):
-            best, kind = point, fields[2]
-    return kind
+            best, kind, options = point, fields[2], "".join(fields[3:4])
+    return kind, options.split(",")
 
 
 def _unescaped(text: str) -> str:
@@ -40,6 +50,7 @@ def judge(machine: Machine, settings: "Settings") -> Iterator[Finding]:
     yield from _ram(machine, settings)
     yield from _shm(machine, settings)
     yield from _disk(machine, settings)
+    yield from _read_only(machine, settings)
     yield from _windows_drive(machine, settings)
     yield from _kv_file_system(machine, settings)
     yield from _model_file_system(machine)
@@ -133,6 +144,20 @@ def _disk(machine: Machine, settings: "Settings") -> Iterator[Finding]:
             )
         else:
             yield ok("disk of the SSD tier", f"{free_gb:.0f} GB are free under {kv.path}")
+
+
+def _read_only(machine: Machine, settings: "Settings") -> Iterator[Finding]:
+    names = ("releases", *(["kv"] if settings.kv_ssd_gb else []))
+    paths = [machine.places[name].path for name in names if name in machine.places]
+    fixed = [path for path in paths if is_read_only(path, machine.mounts)]
+    if fixed:
+        # No refusal: a deploy that has nothing to change does without.
+        yield warning(
+            "disk",
+            f"read-only under {' and '.join(fixed)}",
+            "a file system that can be written to",
+            "see dmesg: the kernel makes it so after an error; check it, and mount it again",
+        )
 
 
 def _windows_drive(machine: Machine, settings: "Settings") -> Iterator[Finding]:
