@@ -17,7 +17,7 @@ found = health.as_problems(checked)
 report = Report()
 if inspection.can_be_asked(checked):
     report = examination.report()
-    found += health.judge(report, examination.wanted(report.generation))
+    found += health.judge(report, examination.wanted(report))
 
 table = findings.table(found, worst="problem")
 for line, color in table:

@@ -5,14 +5,17 @@ Each belongs to the service only where it has to write: root works in the others
 
 from io import StringIO
 
+from pyinfra import host
 from pyinfra.operations import files
 
 from tasks.shared import models, templates
 from tasks.shared.engine import kv_tier, serving
+from tasks.shared.facts.hostkit import HostStateFact
 from tasks.shared.operations import units
 from tasks.shared.settings import settings
 
 own = settings()
+still_limited = kv_tier.still_limited(own, host.get_fact(HostStateFact))
 
 for path in ("/var/lib/vllm", "/var/lib/vllm/health", models.MODELS_DIR):
     files.directory(name=f"Create {path}", path=path, user="root", group="root", mode="755")
@@ -42,10 +45,11 @@ if own.kv_ssd_gb:
         mode="644",
         create_remote_dir=False,
     )
-else:
+elif not still_limited:
     files.file(name="Set no limits for an SSD tier", path=kv_tier.LIMITS, present=False)
-units.timer(
-    name="Keep the SSD tier within its limits",
-    unit=templates.PRUNE,
-    files=templates.prune(own),
-)
+if not still_limited:
+    units.timer(
+        name="Keep the SSD tier within its limits",
+        unit=templates.PRUNE,
+        files=templates.prune(own),
+    )

@@ -40,6 +40,27 @@ def block(host, name):
     return file
 
 
+@pytest.fixture
+def gone_back_to(tier):
+    """A generation that has served with an SSD tier."""
+    usual = deploys.hostkit_state(tier)["current"]
+    flags = {"kv-transfer-config": {"secondary_tiers": [{"type": "fs"}]}}
+    number = switching.variant(tier, usual, flags)
+    deploys.on_host(f"touch /opt/vllm/generations/{number}/verified", host=tier)
+    yield number
+    deploys.on_host(f"rm -r /opt/vllm/generations/{number}", host=tier)
+
+
+def test_the_limits_stay_as_long_as_a_rollback_may_bring_an_ssd_tier_back(tier, gone_back_to):
+    """Nothing else would keep it from filling the disk."""
+    assert deploys.deploy_json(host=tier, file=ON).success == 0
+    assert deploys.on_host("systemctl is-active vllm-kv-prune.timer", host=tier) == "active"
+    assert deploys.on_host(f"cat {LIMITS}", host=tier)
+    done = deploys.pyinfra("tasks/doctor.py", host=tier)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "vllm-kv-prune" not in done.stderr
+
+
 def test_the_timer_prunes_inside_its_sandbox(tier):
     assert deploys.deploy_json(*TIER, host=tier, file=ON).success == 0
     units = "vllm-kv-prune.timer vllm-kv-prune.service"

@@ -15,6 +15,7 @@ class GenerationState(BaseModel):
 
     digest: str
     verified: bool = False
+    ssd_tier: bool = False
 
 
 class FailureNote(BaseModel):
@@ -82,6 +83,15 @@ class HostState(BaseModel):
     def torn(self) -> int | None:
         """The generation that serves, when its note is gone or damaged."""
         return None if self.running in self.generations else self.running
+
+    @property
+    def writes_to_ssd(self) -> list[int]:
+        """The generations with an SSD tier that serve, or that a rollback may bring back."""
+        return [
+            number
+            for number, each in self.generations.items()
+            if each.ssd_tier and (each.verified or number in (self.running, self.current))
+        ]
 
     def is_verified(self, number: int) -> bool:
         return number in self.generations and self.generations[number].verified

@@ -20,9 +20,9 @@ def report() -> Report:
     return host.get_fact(DoctorFact)
 
 
-def wanted(serving: int | None) -> Wanted:
+def wanted(report: Report) -> Wanted:
     """What a deploy would leave behind, compared with the generation that serves."""
-    own = settings()
+    own, serving = settings(), report.generation
     key = credentials.api_key(own.api_key_file)
     generation = desired.generation(own, key)
     plan = desired.plan_to(
@@ -35,13 +35,31 @@ def wanted(serving: int | None) -> Wanted:
         digest=generation.digest,
         changes=plan.changes,
         hostkit=templates.hostkit_digest(),
-        units=units(own),
-        limits=sha256(kv_tier.limits(own)) if own.kv_ssd_gb else None,
+        units=_units(own, report),
+        limits=_limits(own, report),
         key_matches=host.get_fact(
             SecretFileMatches, path=credentials.KEY, sha256=sha256(credentials.env_file(key))
         ),
         prune_minutes=own.kv_prune_minutes,
     )
+
+
+def _keeps_limits(own: Settings, report: Report) -> bool:
+    return report.state is not None and kv_tier.still_limited(own, report.state)
+
+
+def _limits(own: Settings, report: Report) -> str | None:
+    """The sha256 of the SSD tier's limits; those that are there where they stay."""
+    if _keeps_limits(own, report):
+        held = (report.files or {}).get(kv_tier.LIMITS)
+        return held.sha256 if held else None
+    return sha256(kv_tier.limits(own)) if own.kv_ssd_gb else None
+
+
+def _units(own: Settings, report: Report) -> dict[str, str | None]:
+    """Those that a deploy has anything to say of."""
+    kept = templates.PRUNE if _keeps_limits(own, report) else None
+    return {name: each for name, each in units(own).items() if name.partition(".")[0] != kept}
 
 
 def units(own: Settings) -> dict[str, str | None]:

@@ -5,6 +5,7 @@ A start uses the one that `current` links to.
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from hostkit.host.process import Failure
 NOTE = "generation.json"
 UNIT_FILE = "vllm.service"
 VERIFIED = "verified"
+
+_SSD_TIER = re.compile(r'"?secondary_tiers"?:')
 
 FILES = ("serve.yaml", "vllm.env", UNIT_FILE, NOTE)
 _NOTED = {"digest", "release", "version", "served_model_name", "model_dir", "address", "port"}
@@ -72,6 +75,14 @@ def is_whole(number: int) -> bool:
         and (release / "manifest.json").is_file()
         and (release / "venv/bin/vllm").is_file()
     )
+
+
+def has_ssd_tier(number: int) -> bool:
+    """Does its server write KV to the disk?"""
+    try:
+        return bool(_SSD_TIER.search((folder(number) / "serve.yaml").read_text("utf-8", "replace")))
+    except OSError:
+        return False
 
 
 def is_verified(number: int) -> bool:

@@ -44,6 +44,7 @@ def state() -> dict[str, Any]:
             number: {
                 "digest": generations.note(number)["digest"],
                 "verified": generations.is_verified(number),
+                "ssd_tier": generations.has_ssd_tier(number),
             }
             for number in generations.numbers()
         },

@@ -22,7 +22,6 @@ TOKENS_PER_WORD = 1.2
 LIMIT_S = 900.0
 
 _RAM = re.compile(r'"?cpu_bytes_to_use"?: (\d+)')
-_SSD = re.compile(r'"?secondary_tiers"?:')
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def tiers(number: int) -> Tiers | None:
     """The tiers of a generation; None when it offloads nothing."""
     text = (generations.folder(number) / "serve.yaml").read_text("utf-8")
     ram = _RAM.search(text)
-    return Tiers(int(ram[1]), bool(_SSD.search(text))) if ram else None
+    return Tiers(int(ram[1]), generations.has_ssd_tier(number)) if ram else None
 
 
 def counters(found: server.Server) -> Counters:
