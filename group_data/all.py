@@ -29,8 +29,8 @@ pinned_patches = [
 ]
 accelerator = "cuda"  # cuda | cpu (on Debian 12: it is locked for Python 3.11)
 wsl2 = True  # pinned memory, no peer-to-peer, the driver's libraries under /usr/lib/wsl
-gpus = 2  # tensor parallel size
-gpu_memory_mib = 12227  # of the smallest GPU, as nvidia-smi says
+gpus = 2  # how many this server uses: its tensor parallel size
+gpu_memory_mib = 12227  # smallest GPU: nvidia-smi --query-gpu=memory.total --format=csv
 gpu_memory_utilization = None  # None: all but the 1.3 GiB that Windows keeps of each card
 
 # --- Model ----------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ kv_prune_minutes = 15  # how often the timer looks; each start does as well
 python_hash_seed = 0  # another seed orphans every file of the SSD tier
 
 # --- Scheduling -----------------------------------------------------------------------------------
-mtp_tokens = 1  # speculated tokens; 0: off
+mtp_tokens = 1  # speculated tokens; 0: off, as for a model without MTP layers
 max_num_seqs = 16  # requests that are answered at once; others wait
 max_num_batched_tokens = 2048  # tokens that one step computes: more, and answers stutter more
 # upstream         first come, first served: a late short prompt waits for a whole long one
