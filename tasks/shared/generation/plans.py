@@ -79,7 +79,7 @@ def between(before: Tree, after: Tree) -> list[str]:
     """What differs between two generations, from their files alone."""
     sides = Side(before, {}), Side(after, {})
     told = [_told(side) for side in sides]
-    return [*_releases(*sides), *_files(*told)] or ["the API key or the model's weights"]
+    return [*_releases(*sides), *_files(*told)] or ["only the API key or the weights"]
 
 
 def _releases(before: Side, after: Side) -> list[str]:

@@ -86,8 +86,8 @@ def generation_staged(generation: Generation) -> Commands:
     before = host.get_fact(TextTree, path=CURRENT)
     old, new = generations.told(before), generations.told(generation.files)
     if before and is_news(path):
-        how = "with another API key or other weights" if old == new else "in what it is told"
-        host.log(f"Generation {number} is new, and differs from the current one {how}")
+        what = "the API key or the model's weights are" if old == new else "what it is told is"
+        host.log(f"Generation {number} is new; {what} not as in the current one")
     show_differences(path, old, new, compared=True)
     # In one command: what is left of one that dies is known by the lock that it held.
     yield Hostkit("stage", str(number), told=pack(generation.files))
