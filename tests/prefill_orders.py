@@ -1,6 +1,6 @@
 """The same load for every order of prefills, measured as a client sees it, compared as ratios.
 
-Used against the rehearsal's server (tests/rehearsal/measure_prefill.py) and on a GPU
+Used against the rehearsal's server (tests/rehearsal/measure/prefill.py) and on a GPU
 (tests/gpu/test_scheduler.py).
 """
 

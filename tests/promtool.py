@@ -6,7 +6,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from tests.rehearsal import control, state
+from tests.rehearsal.host import control, state
 
 
 @cache

@@ -8,9 +8,9 @@ import shutil
 import sys
 import time
 
-from . import machine, smollm2, state
-from .control import cache, elevated, say
-from .errors import RehearsalError
+from .host import machine, smollm2, state
+from .host.control import cache, elevated, say
+from .host.errors import RehearsalError
 
 _NEED_ROOT = {"up", "down", "reboot", "power-cut", "clean-cache"}
 

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from . import deploys, state
+from . import deploys
+from .host import state
 
 BAIT = "bait-4f1c9a7e2d"
 BAITED = ("/tmp", "/var/tmp", "/dev/shm")
@@ -35,7 +36,7 @@ PLACES = (
 _NOT_OURS = {"root", ".git", ".venv", "lab"}
 _UNPRIVILEGED = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
 _STOP = "/run/spy-may-stop"
-_HERE = Path(__file__).parent
+_SCRIPTS = Path(__file__).parent / "scripts"
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ def _told(canaries: Sequence[Canary]) -> dict[str, Any]:
 
 
 def _script(name: str) -> str:
-    return shlex.quote((_HERE / name).read_text(encoding="utf-8"))
+    return shlex.quote((_SCRIPTS / name).read_text(encoding="utf-8"))
 
 
 def _run(host: str, script: str, told: Mapping[str, Any]) -> str:

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from . import deploys, standin, state
+from . import deploys, standin
+from .host import state
 
 HOST = "test"
 STANDIN = "standin"

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import state
-from .errors import RehearsalError
+from .host import state
+from .host.errors import RehearsalError
 
 INVENTORY = "tests/rehearsal/inventory.py"
 PYINFRA = (str(Path(sys.executable).with_name("pyinfra")), INVENTORY)
@@ -249,7 +249,7 @@ def api_key(host: str) -> str:
 
 def snapshot(host: str) -> dict[str, Any]:
     """What a dry run must leave alone: see snapshot.py, which this runs on the host."""
-    script = Path(__file__).with_name("snapshot.py").read_bytes()
+    script = (Path(__file__).parent / "scripts/snapshot.py").read_bytes()
     done = subprocess.run(
         state.load(host).ssh_command("python3 -IB -"),
         input=script,

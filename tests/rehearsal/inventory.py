@@ -7,9 +7,9 @@ import os as _os
 
 from pyinfra.api.exceptions import InventoryError as _InventoryError
 
-from tests.rehearsal import state as _state
-from tests.rehearsal.connection import connection as _connection
-from tests.rehearsal.errors import RehearsalError as _RehearsalError
+from tests.rehearsal.host import state as _state
+from tests.rehearsal.host.connection import connection as _connection
+from tests.rehearsal.host.errors import RehearsalError as _RehearsalError
 
 
 def _hosts():

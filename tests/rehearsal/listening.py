@@ -7,9 +7,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import deploys, state
+from . import deploys
+from .host import state
 
-LOOK = Path(__file__).with_name("listeners.py")
+LOOK = Path(__file__).parent / "scripts/listeners.py"
 
 
 @contextlib.contextmanager

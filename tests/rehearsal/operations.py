@@ -7,7 +7,7 @@ from pyinfra.api.connect import connect_all, disconnect_all
 from pyinfra.api.operation import add_op
 from pyinfra.api.operations import run_ops
 
-from .connection import connection
+from .host.connection import connection
 
 CHANGES = (True, True)
 NOTHING = (False, False)

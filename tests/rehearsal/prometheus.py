@@ -7,7 +7,8 @@ import shlex
 import urllib.parse
 from typing import Any
 
-from . import deploys, state
+from . import deploys
+from .host import state
 
 
 def ask(host: str, path: str, **parameters: str) -> Any:

@@ -6,7 +6,7 @@ import sys
 import time
 
 from .deploys import PYINFRA, ask, deploy_json, run_visibly
-from .errors import RehearsalError
+from .host.errors import RehearsalError
 
 QUESTION = "What is the capital of France?"
 

@@ -12,8 +12,9 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import deploys, state
+from . import deploys
 from .canaries import Canary
+from .host import state
 
 DOOR_KEY = "/etc/vllm/front-door/tls/key.pem"
 WEBHOOK_PORT = 8911

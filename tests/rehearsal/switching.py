@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import deploys, state
+from . import deploys
+from .host import state
 
 HOSTKIT = "python3 -IB /opt/vllm/hostkit"
 
@@ -87,7 +88,7 @@ def remains(host: str) -> str:
 def stop_before_step(host: str, step: int, number: int, *options: str) -> str:
     """Begin a switch that goes no further than its n-th lasting step; the step, or "done …"."""
     words = [str(step), "switch", str(number), "--deadline", "8", *options]
-    script = Path(__file__).with_name("cut_at_step.py").read_text(encoding="utf-8")
+    script = (Path(__file__).parent / "scripts/cut_at_step.py").read_text(encoding="utf-8")
     stopped = subprocess.Popen(
         state.load(host).ssh_command(f"python3 -IB - {shlex.join(words)} 2>&1"),
         stdin=subprocess.PIPE,

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from . import deploys, state
+from . import deploys
+from .host import state
 
 KILLED_AT = ["Build release", "Stage the generation", "Ask the server for a completion"]
 

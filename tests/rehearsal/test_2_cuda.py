@@ -17,8 +17,9 @@ from tasks.shared import cuda
 from tasks.shared.facts.cuda import CHECKED
 from tasks.shared.operations import cuda as operations
 
-from . import deploys, nvidia
+from . import deploys
 from .conftest import rehearsal
+from .imitations import nvidia
 from .operations import CHANGES, NOTHING, run_operation
 
 HOST = "cuda"

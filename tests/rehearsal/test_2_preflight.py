@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from . import deploys, state
+from . import deploys
+from .host import state
 
 HOSTKIT = "python3 -IB /opt/vllm/hostkit"
 

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from . import deploys, measure, state
+from . import deploys
+from .host import state
+from .measure import deploy
 
 
 def told(**env):
@@ -38,7 +40,7 @@ def test_a_restart_says_in_its_plan_what_it_leads_to(standin_host):
 
 
 def test_a_deploy_without_a_change_needs_few_remote_commands(standin_host):
-    commands = [asker for _, asker in measure.run(standin_host, "deploy.py")["commands"]]
+    commands = [asker for _, asker in deploy.run(standin_host, "deploy.py")["commands"]]
     assert len(commands) <= 6, "\n".join(commands)
 
 

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from . import deploys, state, switching
+from . import deploys, switching
+from .host import state
 from .switching import HOSTKIT, remains, serving, starts, switch, variant
 
 

@@ -13,7 +13,8 @@ import pytest
 from tasks.shared.wsl import windows
 from tests.unit import machines
 
-from . import deploys, rootfs, state
+from . import deploys
+from .host import rootfs, state
 
 USER = "Jürgen"
 SIMULATED = {

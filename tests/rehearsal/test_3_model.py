@@ -2,8 +2,10 @@
 
 import pytest
 
-from . import deploys, hub, smollm2, state
+from . import deploys
 from .canaries import Canary, search_host, spied
+from .host import smollm2, state
+from .imitations import hub
 
 TOKEN = "hf_canary0123456789"
 

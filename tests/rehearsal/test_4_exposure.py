@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from . import deploys, outside, secrets_everywhere, state, switching
+from . import deploys, secrets_everywhere, switching
 from .canaries import (
     BAITED,
     PLACES,
@@ -23,6 +23,8 @@ from .canaries import (
     search_texts,
     spied,
 )
+from .host import state
+from .imitations import outside
 from .test_3_dry_runs import NEEDS, REASONS
 from .test_5_load_test import SHORT
 
@@ -67,7 +69,7 @@ def metrics_ports(host):
 
 
 def listening(host):
-    look = Path(__file__).with_name("listeners.py").read_text()
+    look = (Path(__file__).parent / "scripts/listeners.py").read_text()
     said = deploys.on_host("python3 -IB - /", host=host, stdin=look)
     rows = [line.split() for line in said.splitlines()[1:]]
     return {(address, int(port)): program for program, address, port in rows}

@@ -56,7 +56,7 @@ def same_sandbox(unit):
 def host(standin_host):
     """It has folders that anybody may write to, were it not for the sandbox, and a KV folder."""
     run(f"mkdir -p {OPEN} {HOME} {KV}; chmod 777 {OPEN} {HOME}; chown vllm: {KV}", standin_host)
-    script = Path(__file__).with_name("powers.py").read_text()
+    script = (Path(__file__).parent / "scripts/powers.py").read_text()
     run("cat >/srv/powers.py", standin_host, script)
     told = {"write": [*WRITABLE, KV, *FORBIDDEN], "read": SECRET}
     run("cat >/srv/powers.json", standin_host, json.dumps(told))

@@ -7,8 +7,9 @@ import pytest
 from tasks.shared.network import BUNDLE, CERTIFICATES
 from tests.imitation_network import certificates
 
-from . import deploys, standin, state
+from . import deploys, standin
 from .conftest import rehearsal
+from .host import state
 from .operators import AS_OPERATOR, invite
 
 HOST = "removal"

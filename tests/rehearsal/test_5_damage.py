@@ -2,7 +2,8 @@
 
 import pytest
 
-from . import deploys, state
+from . import deploys
+from .host import state
 
 MODEL = "/var/lib/vllm/models/model-*"
 

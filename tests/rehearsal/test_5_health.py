@@ -88,7 +88,7 @@ def test_the_first_failure_is_kept_told_and_shown_and_no_later_one(serving, tmp_
     assert deploys.pyinfra("deploy.py", "-y", *data, host=serving).returncode == 0
     assert deploys.deploy_json(*data, host=serving).success == 0
     before = deploys.latest_failure(serving)["number"]
-    script = Path(__file__).with_name("webhook.py").read_text()
+    script = (Path(__file__).parent / "scripts/webhook.py").read_text()
     run(
         f"systemd-run --quiet --collect --unit=webhook python3 -c {shlex.quote(script)} 8901 "
         "/srv/told",

@@ -6,7 +6,8 @@ import pytest
 
 from tasks.shared import metrics
 
-from . import deploys, prometheus, state
+from . import deploys, prometheus
+from .host import state
 from .listening import installed_as_it_comes, listeners
 
 TASK = "tasks/metrics.py"

@@ -5,7 +5,8 @@ What it computes on a GPU, and how fast, tests/gpu/test_decode.py says.
 
 import pytest
 
-from . import deploys, state
+from . import deploys
+from .host import state
 
 PYTHON = "/opt/vllm/current/release/venv/bin/python -B"
 

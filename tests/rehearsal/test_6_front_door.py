@@ -14,7 +14,8 @@ from tasks.shared.operations import front_door
 from tasks.shared.settings import Settings
 from tests.unit.conftest import values_of
 
-from . import deploys, standin, state, switching
+from . import deploys, standin, switching
+from .host import state
 from .listening import installed_as_it_comes, listeners
 from .operations import CHANGES, NOTHING, run_operation
 

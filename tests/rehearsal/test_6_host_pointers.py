@@ -2,7 +2,8 @@
 
 import pytest
 
-from . import deploys, state
+from . import deploys
+from .host import state
 
 SCRIPT = state.REPOSITORY / "tests/gpu/host_pointers.py"
 PYTHON = "/opt/vllm/current/release/venv/bin/python -IB"

@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.kv_tier import LAYOUT, UNUSED
 
-from . import deploys, state, switching
+from . import deploys, switching
+from .host import state
 
 KV = "/var/lib/vllm/kv"
 LIMITS = "/etc/vllm/kv-tier.json"

@@ -16,7 +16,7 @@ LIMITS = "/etc/vllm/kv-tier.json"
 @pytest.fixture(scope="module")
 def beside(deployed):
     """What vLLM's own tiers found while they were pruned: see fs_tier.py."""
-    script = Path(__file__).with_name("fs_tier.py").read_text()
+    script = (Path(__file__).parent / "scripts/fs_tier.py").read_text()
     deploys.on_host("cat >/srv/fs_tier.py", host=deployed, stdin=script)
     deploys.on_host(f"mkdir -p {KV} && touch {KV}/.vllm-kv-tier", host=deployed)
     told = {"folder": KV, "quota_bytes": 2_700_000, "min_free_bytes": 0}

@@ -7,7 +7,8 @@ import pytest
 
 from tasks.shared import metrics
 
-from . import deploys, prometheus, state
+from . import deploys, prometheus
+from .host import state
 
 NAMES = state.REPOSITORY / "tests/unit/vllm-0.31.0-metrics.txt"
 REQUESTS, TOKENS = 3, 7
@@ -36,7 +37,7 @@ def test_prometheus_counts_what_was_asked(deployed):
 
 @pytest.mark.campaign
 def test_its_metrics_are_those_that_the_dashboard_is_checked_against(deployed):
-    script = Path(__file__).with_name("vllm_metrics.py").read_text("utf-8")
+    script = (Path(__file__).parent / "scripts/vllm_metrics.py").read_text("utf-8")
     python = "HOME=/tmp /opt/vllm/current/release/venv/bin/python -IB - 2>/dev/null"
     said = deploys.on_host(python, host=deployed, stdin=script).split()
     assert said == NAMES.read_text("utf-8").split()

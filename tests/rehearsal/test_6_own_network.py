@@ -6,8 +6,9 @@ import pytest
 
 from tests.imitation_http import Quiet, serving
 
-from . import deploys, state
+from . import deploys
 from .conftest import rehearsal
+from .host import state
 
 
 class Decoy(Quiet):

@@ -14,7 +14,7 @@ import pytest
 from . import deploys
 
 PYTHON = "/opt/vllm/current/release/venv/bin/python"
-SCRIPT = Path(__file__).with_name("real_prompt_source.py")
+SCRIPT = Path(__file__).parent / "scripts/real_prompt_source.py"
 
 
 def of(name, source, rest=""):

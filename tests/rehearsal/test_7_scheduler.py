@@ -14,12 +14,13 @@ import pytest
 
 from tests import prefill_orders
 
-from . import deploys, state
+from . import deploys
+from .host import state
 
 OURS = ["shortest first", "shortest first async"]
 UPSTREAM = ["upstream", "upstream async"]
 PYTHON = "/opt/vllm/current/release/venv/bin/python"
-SCRIPT = Path(__file__).with_name("real_scheduler.py")
+SCRIPT = Path(__file__).parent / "scripts/real_scheduler.py"
 TWIN_KEY = "twin"
 START_S = 180
 

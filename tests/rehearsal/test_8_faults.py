@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from . import deploys
-from .errors import RehearsalError
 from .fault_table import FAULTS, table
 from .fault_table.endure import endure, move_out, settle_in
+from .host.errors import RehearsalError
 
 REPAIR = "systemctl stop vllm; for link in current previous; do rm -rf /opt/vllm/$link; done"
 

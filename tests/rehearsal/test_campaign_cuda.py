@@ -16,11 +16,11 @@ from tasks.shared.release import releases
 from tasks.shared.settings import Settings
 from tests.unit.conftest import values_of
 
-from . import borrowed, state
+from .host import borrowed, state
 
 pytestmark = pytest.mark.campaign
 
-SCRIPT = state.REPOSITORY / "tests/rehearsal/cuda_wheel.py"
+SCRIPT = state.REPOSITORY / "tests/rehearsal/scripts/cuda_wheel.py"
 HOSTKIT = state.REPOSITORY / "files/hostkit"
 
 

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from . import deploys, state
+from . import deploys
+from .host import state
 
 pytestmark = pytest.mark.campaign
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from . import deploys, state
+from . import deploys
+from .host import state
 
 PROGRAMS = ("tests/gpu/ternary/twins.py", "files/hostkit/scripts/ternary.py")
 

@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from tests.rehearsal import borrowed
+from tests.rehearsal.host import borrowed
 
 DEB822 = """\
 # Types: deb

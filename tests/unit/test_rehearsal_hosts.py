@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from tests.rehearsal import network, processes, rootfs, state
-from tests.rehearsal.errors import RehearsalError
+from tests.rehearsal.host import network, processes, rootfs, state
+from tests.rehearsal.host.errors import RehearsalError
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_lock_is_not_held_on_a_folder_that_its_last_holder_removed(tmp_path):
 
 def test_a_killed_process_holds_no_lock(tmp_path):
     code = (
-        "import pathlib, sys, time; from tests.rehearsal import state\n"
+        "import pathlib, sys, time; from tests.rehearsal.host import state\n"
         "with state.locked(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen(
@@ -144,10 +144,10 @@ def test_what_runs_a_root_is_found_by_that_root_alone(tmp_path):
     assert processes.supervisors(root) == []
 
 
-@pytest.mark.parametrize("what", ["measure_guard", "measure_hostkit", "measure_metrics"])
+@pytest.mark.parametrize("what", ["guard", "hostkit", "metrics"])
 def test_a_measurement_of_a_host_that_is_not_there_says_so_in_one_line(what):
     done = subprocess.run(
-        [sys.executable, "-m", f"tests.rehearsal.{what}", "of-no-such-name"],
+        [sys.executable, "-m", f"tests.rehearsal.measure.{what}", "of-no-such-name"],
         cwd=state.REPOSITORY,
         capture_output=True,
         text=True,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.rehearsal import smollm2
+from tests.rehearsal.host import smollm2
 
 
 def permuted(weight, heads):

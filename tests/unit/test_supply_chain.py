@@ -112,7 +112,7 @@ def test_whatever_fetches_something_is_known_by_what_pins_it() -> None:
 def test_tests_fetch_packages_by_hash_and_else_from_this_machine_only() -> None:
     found = [(path, kind) for path, line in lines(of_tests=True) for kind in fetching(line)]
     pip = {path for path, kind in found if kind == "pip"}
-    assert {name(path) for path in pip} >= {"tests/rehearsal/smollm2.py"}
+    assert {name(path) for path in pip} >= {"tests/rehearsal/host/smollm2.py"}
     for path in pip - {REPOSITORY / "tests/unit/test_hostkit_release.py"}:
         assert "--require-hashes" in text(path), name(path)
     assert not [name(path) for path, kind in found if kind in ("git", "hub")]

@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from .. import deploys, state
+from .. import deploys
+from ..host import state
 from .fault import Fault
 
 # A user's own files, in places where a careless clean-up would find them.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from .. import state
+from ..host import state
 from . import FAULTS
 from .elsewhere import ELSEWHERE
 from .fault import Fault

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import state
+from ..host import state
 
 VERSIONS: dict[str, tuple[str, ...]] = {
     "0.30.0": (),

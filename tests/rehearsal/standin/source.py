@@ -11,7 +11,8 @@ import subprocess
 import tarfile
 import zipfile
 
-from .. import deploys, state
+from .. import deploys
+from ..host import state
 from . import wheel
 
 REPOSITORY = "/srv/github/vllm"

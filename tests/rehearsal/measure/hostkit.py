@@ -1,4 +1,4 @@
-"""What hostkit costs on a deployed host: `python -m tests.rehearsal.measure_hostkit [NAME]`.
+"""What hostkit costs on a deployed host: `python -m tests.rehearsal.measure.hostkit [NAME]`.
 
 The start of each command that systemd calls, and what the timers take of one core over a day.
 """
@@ -9,8 +9,9 @@ import re
 import statistics
 import sys
 
-from . import deploys, state
-from .errors import RehearsalError
+from .. import deploys
+from ..host import state
+from ..host.errors import RehearsalError
 
 ROUNDS = 10
 COMMANDS = {

@@ -1,4 +1,4 @@
-"""What the memory guard costs and how fast it is: `python -m tests.rehearsal.measure_guard [NAME]`.
+"""What the memory guard costs and how fast it is: `python -m tests.rehearsal.measure.guard [NAME]`.
 
 Against a deployed host. Cost: the processor time of vllm-guard.service over a minute. Reaction: a
 second guard with a floor just below what is available, and a script called nvcc that eats memory in
@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import sys
 
-from . import deploys, memory, state
-from .errors import RehearsalError
+from .. import deploys, memory
+from ..host import state
+from ..host.errors import RehearsalError
 
 ROUNDS = 3
 SECONDS = 60

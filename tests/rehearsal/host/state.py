@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .errors import RehearsalError
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 HOSTS = REPOSITORY / ".rehearsal"
 DEFAULT_NAME = "rehearsal"
 

@@ -1,5 +1,5 @@
 """What each order of prefills does to a late short prompt, and to a hundred mixed ones:
-`python -m tests.rehearsal.measure_prefill [NAME] [ORDER,ORDER…]`, against a rehearsal host that is
+`python -m tests.rehearsal.measure.prefill [NAME] [ORDER,ORDER…]`, against a rehearsal host that is
 up. An order is upstream, shortest_first, or a threshold as a number of tokens.
 
 The host is deployed and restarted once for each, and left with the last. The first is what the
@@ -13,7 +13,8 @@ import sys
 import tasks.shared  # noqa: F401 - hostkit can be imported from then on
 from tests import prefill_orders
 
-from . import deploys, state
+from .. import deploys
+from ..host import state
 
 ORDERS = "upstream,256,128,shortest_first"
 LOAD = prefill_orders.Load(

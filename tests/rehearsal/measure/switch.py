@@ -1,4 +1,4 @@
-"""How long nobody is served while the server is switched: `python -m tests.rehearsal.measure_switch
+"""How long nobody is served while the server is switched: `python -m tests.rehearsal.measure.switch
 [NAME [ROUNDS]]`, against a host that serves, with the stand-in for vLLM or with vLLM.
 
 A client on the host asks /health all along. What is measured: from the last answer of the old
@@ -16,9 +16,10 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import deploys, state, switching
-from .conftest import STANDIN
-from .errors import RehearsalError
+from .. import deploys, switching
+from ..conftest import STANDIN
+from ..host import state
+from ..host.errors import RehearsalError
 
 START_S = 3.0
 """How long the stand-in pretends to load, in seconds."""

@@ -1,5 +1,5 @@
 """How long a prune takes and how much memory, for a tier of so many files:
-`python -m tests.rehearsal.measure_prune [FILES,FILES…] [FOLDER]`, with 10000,100000,1000000 and
+`python -m tests.rehearsal.measure.prune [FILES,FILES…] [FOLDER]`, with 10000,100000,1000000 and
 /var/tmp unless said. Needs no rehearsal host; root, for a cold cache.
 
 The files are laid out as vLLM does it and have a size but no content, so a million of them take
@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import state
+from ..host import state
 
 FINGERPRINT = "0123456789ab"
 BLOCK = 4096

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from . import network, state
+from ..host import network, state
 
 _CONNECT = """
 import json, socket, sys

@@ -1,4 +1,4 @@
-"""What metrics cost on a deployed host: `python -m tests.rehearsal.measure_metrics [NAME]`."""
+"""What metrics cost on a deployed host: `python -m tests.rehearsal.measure.metrics [NAME]`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 import sys
 import time
 
-from . import deploys, prometheus, state
-from .errors import RehearsalError
+from .. import deploys, prometheus
+from ..host import state
+from ..host.errors import RehearsalError
 
 UNITS = ("vllm-prometheus", "vllm-metrics")
 SECONDS = 120

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tests.imitation_http import Quiet, serving
 
-from . import state
-from .control import cache, run
+from ..host import state
+from ..host.control import cache, run
 
 WHEELS = Path(__file__).with_name("nvcc.txt")
 HOME = "usr/local/cuda-13.0"

@@ -1,6 +1,6 @@
 """How long a deploy without a change takes over SSH, how many remote commands it needs, and where
-the time goes: `python -m tests.rehearsal.measure [NAME [TASK]]`, against a deployed host. With
-tasks/check_host.py as TASK: how long it takes to learn everything about a host.
+the time goes: `python -m tests.rehearsal.measure.deploy [NAME [TASK]]`, against a deployed host.
+With tasks/check_host.py as TASK: how long it takes to learn everything about a host.
 
 Runs as they are take turns with runs without TCP_NODELAY and with runs in which each fact is asked
 by itself, so that the ratios hold on a noisy machine.
@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from . import deploys, state
-from .errors import RehearsalError
+from .. import deploys
+from ..host import state
+from ..host.errors import RehearsalError
 
 ROUNDS = 5
 WITHOUT = "MEASURE_WITHOUT"
@@ -100,7 +101,7 @@ def run(name: str, file: str, without: str = "") -> dict[str, Any]:
     # The clock is the same in both processes, so that starting Python counts, too.
     extra = {"MEASURE_BEGAN": str(time.monotonic()), FILE: file, WITHOUT: without}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.rehearsal.measure", "--child"],
+        [sys.executable, "-m", "tests.rehearsal.measure.deploy", "--child"],
         cwd=deploys.checkout(name),
         env=measured_environment(name, extra),
         capture_output=True,

@@ -1,5 +1,5 @@
 """How long the same work takes ansible-core:
-`python -m tests.rehearsal.measure_ansible [ROUNDS [HOSTS...]]`.
+`python -m tests.rehearsal.measure.ansible [ROUNDS [HOSTS...]]`.
 
 A plan of hosts that have nothing yet, and a deploy without a change, for one host and for five
 unless told otherwise, over SSH, both programs in turns. Ansible gets what deploy.py manages as
@@ -28,13 +28,14 @@ from typing import Any, Protocol
 
 import yaml
 
-from . import deploys, machine, standin, state
-from .control import cache
-from .errors import RehearsalError
-from .measure import measured_environment
+from .. import deploys, standin
+from ..host import machine, state
+from ..host.control import cache
+from ..host.errors import RehearsalError
+from .deploy import measured_environment
 
 FIRST = "ansible-0"
-FOLDER = Path(__file__).with_name("ansible")
+FOLDER = Path(__file__).parent
 REQUIREMENTS = state.REPOSITORY / "requirements/ansible.txt"
 LOOK = state.REPOSITORY / "tasks/shared/facts/machine.sh"
 

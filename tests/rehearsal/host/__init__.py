@@ -1,0 +1,1 @@
+"""The rehearsal host: Debian with systemd on this machine, made, reached, thrown away."""

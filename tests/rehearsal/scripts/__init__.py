@@ -1,0 +1,1 @@
+"""Programs that tests have another Python run: a host's, or a release's."""
