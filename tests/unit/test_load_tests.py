@@ -49,6 +49,12 @@ def test_more_at_once_than_the_server_works_on_is_left_out_and_said(make):
     assert made.cut == ("16 in parallel: the server works on 8 at a time",)
 
 
+def test_a_pool_with_no_room_for_so_many_at_once_is_said_and_they_are_left_out(make):
+    made = plan.plan(make(), PRODUCTION.model_copy(update={"kv_tokens": 5_600}))
+    assert {run.concurrency for run in made.runs} == {1, 8}
+    assert made.cut[-1] == "16 in parallel: there is room for prompts of 59 tokens only"
+
+
 def test_two_plans_ask_for_the_same(make):
     assert plan.plan(make(), PRODUCTION) == plan.plan(make(), PRODUCTION)
 
@@ -163,7 +169,8 @@ def test_the_newest_result_in_order_with_the_same_steps_is_compared_with(tmp_pat
         ("3", "worse"),
     ):
         rows = [{"name": "soak" if identity == "2.1" else "b"}]
-        kept.save("gpu/1", {"order": {"id": identity}, "verdict": verdict, "rows": rows})
+        file = kept.save("gpu/1", {"order": {"id": identity}, "verdict": verdict, "rows": rows})
+        assert file.name == f"{identity}.json"
     found = kept.last_good("gpu/1", steps)
     assert found is not None
     assert found["order"]["id"] == "2"
