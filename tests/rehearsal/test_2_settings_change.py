@@ -8,7 +8,7 @@ import pytest
 from . import deploys
 
 # Its answers take their time, so that it can be found busy.
-CHANGED = ("--data", "max_num_seqs=3", "--data", 'extra_env={"STANDIN_TOKEN_S": "0.02"}')
+CHANGED = ("--data", "max_num_seqs=3", "--data", 'extra_env={"STANDIN_TOKEN_S": "0.04"}')
 
 
 def server(host):
@@ -90,7 +90,7 @@ def test_a_restart_without_the_settings_being_staged_is_refused(standin_host, st
         "tasks/restart_vllm.py", "-y", "--data", "max_num_seqs=1", host=standin_host
     )
     assert done.returncode == 1
-    assert "run deploy.py first" in done.stderr
+    assert "no generation has these settings" in done.stderr
     assert server(standin_host) == before
 
 
@@ -110,13 +110,31 @@ def test_the_command_that_was_printed_switches_to_the_staged_generation(standin_
     assert f"generation {now['running']} answers after" in done.stderr
 
 
-def test_a_busy_server_is_not_restarted(standin_host, staged):
-    before = server(standin_host)
+@pytest.fixture(scope="module")
+def busy(standin_host, staged):
+    """A request that the server works on for a minute."""
     client = deploys.start_long_request(standin_host)
+    yield client
+    client.kill()
+    client.wait()
+
+
+def test_a_busy_server_is_not_restarted(standin_host, busy):
+    before = server(standin_host)
     done = deploys.pyinfra("tasks/restart_vllm.py", "-y", *CHANGED, host=standin_host)
-    assert client.poll() is None, "the request ended too early to tell"
+    assert busy.poll() is None, "the request ended too early to tell"
     assert done.returncode == 1
     assert "not restarted: 1 requests run or wait" in done.stderr
     assert server(standin_host) == before
-    client.kill()
-    client.wait()
+
+
+def test_a_busy_server_keeps_its_key(standin_host, busy):
+    key = deploys.api_key(standin_host)
+    done = deploys.pyinfra("tasks/rotate_api_key.py", "-y", *CHANGED, host=standin_host)
+    assert busy.poll() is None, "the request ended too early to tell"
+    assert done.returncode == 1
+    assert "not restarted: 1 requests run or wait" in done.stderr
+    assert deploys.api_key(standin_host) == key
+    assert deploys.request(standin_host, "/v1/models", key=key)[0] == 200
+    totals = deploys.deploy_json(*CHANGED, host=standin_host)
+    assert (totals.changed, totals.error) == ((), 0)
