@@ -39,6 +39,30 @@ def test_a_restart_says_in_its_plan_what_it_leads_to(standin_host):
     assert "flags: + max-num-seqs: 7" in plan(*other)
 
 
+POOR = "umask 077; export PATH=/usr/bin:/bin HOME=/nonexistent LC_ALL=C"
+
+
+@pytest.fixture
+def poor(standin_host):
+    """Root's logins find a strict umask, no sbin, no home, no UTF-8; nothing runs or has run."""
+    rc, kept = "/root/.bashrc", "/root/.bashrc.kept"
+    deploys.on_host(
+        f"touch {rc}; cp {rc} {kept}; {{ echo '{POOR}'; cat {kept}; }} >{rc}; "
+        "systemctl stop vllm; rm -r /run/vllm",
+        host=standin_host,
+    )
+    assert deploys.on_host("umask; echo $PATH", host=standin_host) == "0077\n/usr/bin:/bin"
+    yield standin_host
+    deploys.on_host(f"mv {kept} {rc}", host=standin_host)
+
+
+def test_a_deploy_does_not_depend_on_what_a_login_of_roots_finds(poor):
+    done = deploys.pyinfra("deploy.py", "-y", host=poor)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert deploys.request(poor, "/v1/models")[0] == 401
+    assert deploys.on_host("stat -c %a /run/vllm", host=poor) == "755"
+
+
 def test_a_deploy_without_a_change_needs_few_remote_commands(standin_host):
     commands = [asker for _, asker in deploy.run(standin_host, "deploy.py")["commands"]]
     assert len(commands) <= 6, "\n".join(commands)
