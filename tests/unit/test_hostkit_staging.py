@@ -1,5 +1,6 @@
 """A generation is unpacked, asked about and numbered in one go; the vLLM here is imitated."""
 
+import contextlib
 import io
 import json
 import os
@@ -142,6 +143,9 @@ def asking(tmp_path, release):
     yield process
     process.kill()
     process.wait()
+    # The vLLM of one that was killed still waits for somebody to write.
+    with contextlib.suppress(OSError):
+        os.close(os.open(tmp_path / "go", os.O_WRONLY | os.O_NONBLOCK))
 
 
 def test_the_next_staging_removes_at_once_what_a_killed_one_left(place, release, asking):
