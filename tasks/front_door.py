@@ -1,6 +1,9 @@
 """A front door for those who serve others: TLS, and nothing but what the API key protects."""
 
+from pyinfra import host
+
 from tasks.shared import front_door, templates
+from tasks.shared.facts.hostkit import HostStateFact
 from tasks.shared.operations import apt
 from tasks.shared.operations import front_door as operations
 from tasks.shared.settings import settings
@@ -22,7 +25,9 @@ if own.front_door:
         )
     operations.opened(
         name=f"Open the front door at port {own.front_door_port}",
-        config=templates.front_door_config(own),
+        config=templates.front_door_config(
+            own, front_door.servers(own, host.get_fact(HostStateFact))
+        ),
         unit=templates.front_door_unit(own),
         certificate=certificate,
         key=key,

@@ -14,6 +14,7 @@ from hostkit.host import loopback
 from tasks.shared import metrics, texts
 
 if TYPE_CHECKING:
+    from tasks.shared.facts.hostkit import HostState
     from tasks.shared.settings import Settings
 
 UNIT = "vllm-front-door.service"
@@ -110,7 +111,18 @@ def reached_at(settings: "Settings") -> tuple[str, int]:
     return settings.listen_address, settings.port
 
 
-def config_values(settings: "Settings") -> dict[str, Any]:
+def servers(settings: "Settings", present: "HostState") -> list[str]:
+    """Where vLLM may answer, the settings' place first.
+
+    A port that these settings change is that of the server that runs until it is restarted, and
+    again after a rollback.
+    """
+    wanted = loopback.netloc(settings.listen_address, settings.port)
+    others = {each.reached_at for each in present.in_use.values() if each.reached_at}
+    return [wanted, *sorted(others - {wanted})]
+
+
+def config_values(settings: "Settings", servers: list[str]) -> dict[str, Any]:
     """What templates/front-door.conf.j2 is filled with."""
     s = settings
     certificate_file, key_file = files(s)
@@ -120,7 +132,7 @@ def config_values(settings: "Settings") -> dict[str, Any]:
         "certificate": certificate_file,
         "certificate_key": key_file,
         "max_body_mb": s.front_door_max_body_mb,
-        "upstream": loopback.netloc(s.listen_address, s.port),
+        "servers": servers,
         "retry_after_s": _RETRY_AFTER_S,
     }
 

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hostkit.host import loopback
-
 if TYPE_CHECKING:
     from tasks.shared.settings import Settings
 
@@ -33,11 +31,6 @@ def check(settings: "Settings") -> None:
         for other in names[:at]:
             if getattr(settings, name) == getattr(settings, other):
                 raise ValueError(f"{name} and {other} are both {getattr(settings, name)}: set one")
-
-
-def server(settings: "Settings") -> str:
-    """Where Prometheus reaches vLLM: host:port."""
-    return loopback.reached_at(settings.listen_address, settings.port)
 
 
 def rules() -> str:

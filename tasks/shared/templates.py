@@ -86,7 +86,7 @@ def guard_unit(settings: Settings) -> str:
 
 def prometheus(settings: Settings) -> trees.Tree:
     """What Prometheus reads at its start, by file name."""
-    config = _rendered("prometheus.yml", settings=settings, server=metrics.server(settings))
+    config = _rendered("prometheus.yml", settings=settings)
     return {"prometheus.yml": config, "rules.yml": metrics.rules()}
 
 
@@ -101,9 +101,9 @@ def metrics_unit(settings: Settings) -> str:
     return _rendered(METRICS, settings=settings, hostkit_digest=hostkit_digest())
 
 
-def front_door_config(settings: Settings) -> str:
-    """The front door's nginx.conf."""
-    return _rendered("front-door.conf", **front_door.config_values(settings))
+def front_door_config(settings: Settings, servers: list[str]) -> str:
+    """The front door's nginx.conf; `servers`: where vLLM may answer, by preference."""
+    return _rendered("front-door.conf", **front_door.config_values(settings, servers))
 
 
 def front_door_unit(settings: Settings) -> str:

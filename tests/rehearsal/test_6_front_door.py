@@ -9,7 +9,8 @@ import threading
 import pytest
 
 from tasks.shared import templates
-from tasks.shared.front_door import files
+from tasks.shared.facts.hostkit import HostState
+from tasks.shared.front_door import files, servers
 from tasks.shared.operations import front_door
 from tasks.shared.settings import Settings
 from tests.unit.conftest import values_of
@@ -105,7 +106,7 @@ def opened(host, **changes):
     return run_operation(
         host,
         front_door.opened,
-        config=templates.front_door_config(settings),
+        config=templates.front_door_config(settings, servers(settings, HostState())),
         unit=templates.front_door_unit(settings),
         certificate=files(settings)[0],
         key=files(settings)[1],
@@ -239,6 +240,19 @@ def test_while_the_server_is_switched_or_down_it_says_when_to_come_again(door):
     run(f"{switching.HOSTKIT} activate {usual}", door.host)
     run(f"{switching.HOSTKIT} verify --deadline 30", door.host)
     assert door.models()[0] == 200
+
+
+def test_a_changed_port_is_found_before_the_switch_after_it_and_after_the_way_back(door):
+    usual = deploys.hostkit_state(door.host)["current"]
+    moved = data(port=free_port())
+    for file in ("tasks/service.py", FILE):
+        deploys.deploy_json(*moved, host=door.host, file=file)
+    assert door.models()[0] == 200
+    for number in (deploys.hostkit_state(door.host)["highest"], usual):
+        assert number != deploys.hostkit_state(door.host)["running"]
+        status, said = switching.switch(door.host, number, "--force")
+        assert status == 0, said
+        assert door.models()[0] == 200
 
 
 def own_certificate(host):

@@ -191,12 +191,13 @@ def first_tokens(port, key):
         ask(prompt, 1)
         came[name] = time.monotonic()
 
-    # Seven steps of 256 tokens, full ones: another prompt's chunk comes in a step of its own.
+    # Seven steps of 256 tokens, full ones: another prompt's chunk comes in a step of its own, which
+    # takes nearly as long, so that this program cannot see the two answers in the wrong order.
     long = threading.Thread(target=one, args=("long", [*range(1000, 2792)]))
     long.start()
     while not re.search(r"^vllm:num_requests_running\{.*\} 1\.0$", metrics(port), re.MULTILINE):
         assert long.is_alive(), "the long request ended too early to tell"
-    one("short", [*range(5000, 5040)])
+    one("short", [*range(5000, 5200)])
     long.join()
     return came
 

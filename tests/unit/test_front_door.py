@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from tasks.shared import front_door, templates
+from tasks.shared.facts.hostkit import GenerationState, HostState
 
 MINE = {
     "front_door": True,
@@ -58,14 +59,27 @@ def test_without_a_front_door_vllm_may_listen_anywhere_once_the_risk_is_named(ma
     make(listen_address="0.0.0.0", accept_risks=["open-to-the-network"])
 
 
+NOTHING_YET = HostState()
+
+
+def rendered(settings, present=NOTHING_YET):
+    return templates.front_door_config(settings, front_door.servers(settings, present))
+
+
+def asked(config):
+    """Where vLLM is looked for, in order."""
+    return [each.replace(" max_fails=0", "") for each in re.findall(r" server (.*);", config)]
+
+
 def locations(config):
     return re.findall(r"^ +location (.*) \{$", config, re.MULTILINE)
 
 
 def test_what_is_let_through_is_a_list_of_one(make):
-    config = templates.front_door_config(make(**MINE, port=8123))
+    config = rendered(make(**MINE, port=8123))
     assert locations(config) == ["/v1/", "/", "@unavailable"]
-    assert re.findall(r"proxy_pass (.*);", config) == ["http://127.0.0.1:8123/v1/"]
+    assert re.findall(r"proxy_pass (.*);", config) == ["http://vllm/v1/"]
+    assert asked(config) == ["127.0.0.1:8123"]
 
 
 @pytest.mark.parametrize(
@@ -77,17 +91,28 @@ def test_what_is_let_through_is_a_list_of_one(make):
     ],
 )
 def test_it_listens_where_it_is_told_with_tls_and_nowhere_else(make, address, told):
-    config = templates.front_door_config(make(**MINE, front_door_address=address))
+    config = rendered(make(**MINE, front_door_address=address))
     assert re.findall(r"listen .*", config) == [told]
 
 
 def test_vllm_on_ipv6_is_reached(make):
-    config = templates.front_door_config(make(**MINE, listen_address="::1"))
-    assert "proxy_pass http://[::1]:8000/v1/;" in config
+    assert asked(rendered(make(**MINE, listen_address="::1"))) == ["[::1]:8000"]
+
+
+def test_a_changed_port_leaves_the_way_to_what_runs_and_to_what_may_come_back(make):
+    """Generation 4 runs, 3 is one to go back to, 2 never answered, 5 is staged."""
+    kept = {
+        2: GenerationState(digest="b", reached_at="127.0.0.1:8002"),
+        3: GenerationState(digest="c", reached_at="127.0.0.1:8003", verified=True),
+        4: GenerationState(digest="d", reached_at="127.0.0.1:8004"),
+        5: GenerationState(digest="e", reached_at="127.0.0.1:8005"),
+    }
+    config = rendered(make(**MINE, port=8005), HostState(running=4, current=4, generations=kept))
+    assert asked(config) == ["127.0.0.1:8005", "127.0.0.1:8003 backup", "127.0.0.1:8004 backup"]
 
 
 def test_certificate_key_and_size_are_the_settings(make):
-    config = templates.front_door_config(make(**MINE, front_door_max_body_mb=7))
+    config = rendered(make(**MINE, front_door_max_body_mb=7))
     assert "ssl_certificate /etc/ssl/mine.pem;" in config
     assert "ssl_certificate_key /etc/ssl/mine.key;" in config
     assert "client_max_body_size 7m;" in config

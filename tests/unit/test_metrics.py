@@ -1,11 +1,13 @@
 """What Prometheus is told, judged by its own promtool; what hostkit's figures look like to it."""
 
+import json
 import re
 import subprocess
 
 import pytest
 from pydantic import ValidationError
 
+from hostkit.generation import generations
 from hostkit.host import gpus, paths
 from hostkit.metrics import exporter, exposition, figures, gpufigures, hostfigures
 from hostkit.metrics.exposition import Metric, Sample, gauge
@@ -20,9 +22,8 @@ def write(folder, tree):
         (folder / name).write_text(text)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::", "10.0.0.7", "fd00::7"])
-def test_prometheus_takes_its_configuration(make, tmp_path, address):
-    write(tmp_path, templates.prometheus(make(listen_address=address, accept_risks=OPEN)))
+def test_prometheus_takes_its_configuration(make, tmp_path):
+    write(tmp_path, templates.prometheus(make()))
     done = promtool.run("check", "config", str(tmp_path / "prometheus.yml"))
     assert done.returncode == 0, done.stderr
 
@@ -71,11 +72,15 @@ def test_alerts_that_nobody_makes_are_not_told(make):
         ("fd00::7", "[fd00::7]:8000"),
     ],
 )
-def test_the_server_is_asked_where_it_listens(make, address, target):
-    config = str(
-        templates.prometheus(make(listen_address=address, accept_risks=OPEN))["prometheus.yml"]
-    )
-    assert f'targets: ["{target}"]' in config
+def test_the_server_is_asked_where_it_listens(monkeypatch, address, target):
+    monkeypatch.setattr(generations, "linked", lambda link: 7)
+    monkeypatch.setattr(generations, "note", lambda number: {"address": address, "port": 8000})
+    assert json.loads(exporter.targets()) == [{"targets": [target]}]
+
+
+def test_without_a_generation_there_is_no_server_to_ask(monkeypatch):
+    monkeypatch.setattr(generations, "linked", lambda link: None)
+    assert json.loads(exporter.targets()) == []
 
 
 def test_nothing_of_it_listens_on_another_address_than_loopback(make):
@@ -107,7 +112,7 @@ def test_two_listeners_on_one_port_are_refused(make):
 
 def test_a_changed_rule_or_port_restarts_prometheus(make, monkeypatch):
     before = templates.prometheus_unit(make())
-    assert templates.prometheus_unit(make(port=8001)) != before
+    assert templates.prometheus_unit(make(metrics_exporter_port=9092)) != before
     assert templates.prometheus_unit(make()) == before
     monkeypatch.setattr(metrics, "rules", lambda: "groups: []\n")
     assert templates.prometheus_unit(make()) != before

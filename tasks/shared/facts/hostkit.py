@@ -16,6 +16,7 @@ class GenerationState(BaseModel):
     digest: str
     verified: bool = False
     ssd_tier: bool = False
+    reached_at: str = ""
 
 
 class FailureNote(BaseModel):
@@ -85,13 +86,18 @@ class HostState(BaseModel):
         return None if self.running in self.generations else self.running
 
     @property
-    def writes_to_ssd(self) -> list[int]:
-        """The generations with an SSD tier that serve, or that a rollback may bring back."""
-        return [
-            number
+    def in_use(self) -> dict[int, GenerationState]:
+        """The generations that serve, or that a rollback may bring back."""
+        return {
+            number: each
             for number, each in self.generations.items()
-            if each.ssd_tier and (each.verified or number in (self.running, self.current))
-        ]
+            if each.verified or number in (self.running, self.current)
+        }
+
+    @property
+    def writes_to_ssd(self) -> list[int]:
+        """Those of them that have an SSD tier."""
+        return [number for number, each in self.in_use.items() if each.ssd_tier]
 
     def is_verified(self, number: int) -> bool:
         return number in self.generations and self.generations[number].verified

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from hostkit.host import paths
+from hostkit.host import loopback, paths
 from hostkit.host.process import Failure
 
 NOTE = "generation.json"
@@ -75,6 +75,12 @@ def is_whole(number: int) -> bool:
         and (release / "manifest.json").is_file()
         and (release / "venv/bin/vllm").is_file()
     )
+
+
+def reached_at(number: int) -> str:
+    """Where its server is reached from this host: host:port. ValueError as `note`."""
+    noted = note(number)
+    return loopback.reached_at(noted["address"], noted["port"])
 
 
 def has_ssd_tier(number: int) -> bool:

@@ -45,6 +45,7 @@ def state() -> dict[str, Any]:
                 "digest": generations.note(number)["digest"],
                 "verified": generations.is_verified(number),
                 "ssd_tier": generations.has_ssd_tier(number),
+                "reached_at": generations.reached_at(number),
             }
             for number in generations.numbers()
         },

@@ -1,21 +1,23 @@
-"""Serves hostkit's figures to Prometheus, on loopback.
+"""Serves hostkit's figures to Prometheus, on loopback, and tells it where vLLM answers.
 
 What one collector cannot read costs its own figures and no others.
 """
 
 import argparse
+import json
 import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from hostkit.generation import generations
+from hostkit.host import paths
 from hostkit.host.process import Failure
 from hostkit.metrics import exposition, figures, gpufigures, hostfigures
 from hostkit.metrics.exposition import Metric
 
 ADDRESS = "127.0.0.1"
-PATH = "/metrics"
 _pool = hostfigures.Pool()
 _lock = threading.Lock()
 
@@ -58,6 +60,23 @@ def text() -> str:
     return exposition.render(found) + figures.written()
 
 
+def targets() -> str:
+    """Where vLLM's own figures are, in the JSON of Prometheus's HTTP service discovery.
+
+    A switch may move the server to another port, long before anybody deploys again.
+    """
+    current = generations.linked(paths.CURRENT)
+    reached = [] if current is None else [{"targets": [generations.reached_at(current)]}]
+    return json.dumps(reached)
+
+
+PAGES: dict[str, tuple[str, Callable[[], str]]] = {
+    "/metrics": (exposition.CONTENT_TYPE, text),
+    "/targets": ("application/json", targets),
+}
+"""Type and text of each page; a page whose text cannot be made is answered with status 500."""
+
+
 def _collected(name: str, collector: Callable[[], list[Metric]]) -> list[Metric] | None:
     try:
         return collector()
@@ -72,12 +91,17 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
-        if self.path != PATH:
+        if self.path not in PAGES:
             self.send_error(404)
             return
-        content = text().encode()
+        kind, page = PAGES[self.path]
+        try:
+            content = page().encode()
+        except (OSError, ValueError) as error:
+            self.send_error(500, str(error))
+            return
         self.send_response(200)
-        self.send_header("Content-Type", exposition.CONTENT_TYPE)
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
