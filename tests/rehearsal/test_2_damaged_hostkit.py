@@ -50,7 +50,7 @@ def lines_about_hostkit(done):
 def test_a_plan_says_that_hostkit_is_damaged_and_goes_on(host, damage, why):
     before = pid(host)
     deploys.on_host(damage, host=host)
-    done = deploys.pyinfra("deploy.py", "--dry", host=host)
+    done = deploys.pyinfra("deploy.py", "--dry", "-v", host=host)  # all operations are listed
     assert done.returncode == 0, done.stderr[-3000:]
     (line,) = lines_about_hostkit(done)
     assert why in line

@@ -41,8 +41,8 @@ def test_the_message_names_the_generation_and_the_command(standin_host, staged):
     number = before["running"]
     assert f"Generation {number} goes on serving" in said
     assert re.search(r"pyinfra \S+/inventory.py tasks/restart_vllm.py --data max_num_seqs=3", said)
-    generations = deploys.hostkit_state(standin_host)["generations"]
-    assert max(map(int, generations)) == number + 1
+    assert f"Generation {before['highest'] + 1} is staged" in said
+    assert deploys.hostkit_state(standin_host)["highest"] == before["highest"] + 1
 
 
 def test_staging_it_again_changes_nothing(standin_host, staged):
@@ -101,7 +101,7 @@ def test_the_command_that_was_printed_switches_to_the_staged_generation(standin_
     done = deploys.pyinfra(*arguments, "-y", inventory=inventory, host=standin_host)
     assert done.returncode == 0, done.stderr
     now = deploys.hostkit_state(standin_host)
-    assert now["running"] == now["current"] == state_before["running"] + 1
+    assert now["running"] == now["current"] == state_before["highest"] + 1
     assert now["previous"] == state_before["running"]
     assert server(standin_host)[0] != before[0]
     assert "max-num-seqs: 3" in deploys.on_host(

@@ -23,12 +23,20 @@ def limits(host, quota):
     deploys.on_host(f"cat >{LIMITS}", host=host, stdin=json.dumps(told))
 
 
+def forget_tiers(host):
+    """Let no generation be one to go back to that had an SSD tier: its limits would stay."""
+    for number, each in deploys.hostkit_state(host)["generations"].items():
+        if each["ssd_tier"]:
+            deploys.on_host(f"rm -f /opt/vllm/generations/{number}/verified", host=host)
+
+
 @pytest.fixture
 def tier(standin_host):
     """The stand-in's host with an SSD tier, which the stand-in does not use."""
     assert deploys.deploy_json(*TIER, host=standin_host, file=ON).success > 0
     yield standin_host
     deploys.on_host(f"umount -q {KV}/{UNUSED}/m_r0/mounted; rm -rf {KV}", host=standin_host)
+    forget_tiers(standin_host)
     assert deploys.deploy_json(host=standin_host, file=ON).success > 0
 
 
