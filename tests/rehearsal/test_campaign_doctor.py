@@ -11,6 +11,14 @@ from .faults import FAULTS, assert_healthy, doctor, is_named, plant, remove, row
 pytestmark = pytest.mark.campaign
 
 
+@pytest.fixture(scope="module", autouse=True)
+def by_its_settings(standin_host):
+    """Whatever ran here before: its settings' own generation serves."""
+    for task in ("deploy.py", "tasks/restart_vllm.py"):
+        done = deploys.pyinfra(task, "-y", "--data", "force=yes", host=standin_host)
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 def test_each_fault_alone_is_all_that_is_named_until_it_is_gone(standin_host, fault):
     plant(standin_host, fault)
