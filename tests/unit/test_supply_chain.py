@@ -34,7 +34,7 @@ PINNED_BY = {
     ("files/hostkit/hostkit/model/fetch.py", "hub"): "hubfiles.differing(",
     ("files/hostkit/hostkit/release/cuda.py", "http"): "if found != [fingerprint]:",
     ("files/hostkit/hostkit/health/notify.py", "http"): 'method="POST"',
-    ("files/hostkit/hostkit/serving/server.py", "http"): "loopback.reached_at(",
+    ("files/hostkit/hostkit/serving/server.py", "http"): "generations.reached_at(",
     ("files/hostkit/hostkit/metrics/prometheus.py", "http"): LOOPBACK,
     ("tasks/shared/network.py", "http"): "requests.get; raises what that raises",
     ("maintenance/new_version.py", "pip"): "--require-hashes",
