@@ -6,6 +6,7 @@ A start uses the one that `current` links to.
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,8 @@ def is_whole(number: int) -> bool:
     )
 
 
-def reached_at(number: int) -> str:
-    """Where its server is reached from this host: host:port. ValueError as `note`."""
-    noted = note(number)
+def reached_at(noted: Mapping[str, Any]) -> str:
+    """Where the server of the generation with this note is reached from this host: host:port."""
     return loopback.reached_at(noted["address"], noted["port"])
 
 

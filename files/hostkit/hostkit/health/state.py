@@ -40,15 +40,17 @@ def state() -> dict[str, Any]:
         "highest": generations.highest(),
         "failure": failures.to_show(),
         "guard": guardlog.to_show(paths.UNIT),
-        "generations": {
-            number: {
-                "digest": generations.note(number)["digest"],
-                "verified": generations.is_verified(number),
-                "ssd_tier": generations.has_ssd_tier(number),
-                "reached_at": generations.reached_at(number),
-            }
-            for number in generations.numbers()
-        },
+        "generations": {number: _generation(number) for number in generations.numbers()},
+    }
+
+
+def _generation(number: int) -> dict[str, Any]:
+    noted = generations.note(number)
+    return {
+        "digest": noted["digest"],
+        "verified": generations.is_verified(number),
+        "ssd_tier": generations.has_ssd_tier(number),
+        "reached_at": generations.reached_at(noted),
     }
 
 

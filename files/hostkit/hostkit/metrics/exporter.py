@@ -66,8 +66,9 @@ def targets() -> str:
     A switch may move the server to another port, long before anybody deploys again.
     """
     current = generations.linked(paths.CURRENT)
-    reached = [] if current is None else [{"targets": [generations.reached_at(current)]}]
-    return json.dumps(reached)
+    if current is None:
+        return "[]"
+    return json.dumps([{"targets": [generations.reached_at(generations.note(current))]}])
 
 
 PAGES: dict[str, tuple[str, Callable[[], str]]] = {

@@ -56,7 +56,7 @@ def find() -> Server:
             raise NotAnswering(f"only root sees who listens on port {note['port']}: use sudo")
         raise NotAnswering(f"nothing listens on port {note['port']} yet")
     require_port(note["port"])
-    url = f"http://{generations.reached_at(generation)}"
+    url = f"http://{generations.reached_at(note)}"
     return Server(pid, generation, url, note["served_model_name"], note["version"], note["port"])
 
 
