@@ -123,6 +123,13 @@ def deploy_json(*arguments: str, host: str = state.DEFAULT_NAME, file: str = "de
     return Totals(totals["success"], totals["error"], totals["no_change"], changed)
 
 
+def serve_by_settings(host: str) -> None:
+    """Let the generation of the host's own settings serve, whatever does, and whoever uses it."""
+    for task in ("deploy.py", "tasks/restart_vllm.py"):
+        done = pyinfra(task, "-y", "--data", "force=yes", host=host)
+        assert done.returncode == 0, done.stderr
+
+
 def ask(question: str, host: str = state.DEFAULT_NAME) -> str:
     """The served model's answer, asked for on the host itself."""
     return on_host("python3", "-IB", "/opt/vllm/hostkit", "ask", f"'{question}'", host=host)

@@ -25,9 +25,7 @@ def staged(standin_host):
     done = deploys.pyinfra("deploy.py", "-y", *CHANGED, host=standin_host)
     assert done.returncode == 0, done.stderr
     yield *before, done.stderr
-    for task in ("deploy.py", "tasks/restart_vllm.py"):
-        back = deploys.pyinfra(task, "-y", "--data", "force=yes", host=standin_host)
-        assert back.returncode == 0, back.stderr
+    deploys.serve_by_settings(standin_host)
 
 
 def test_the_serving_process_is_untouched(standin_host, staged):

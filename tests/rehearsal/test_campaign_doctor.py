@@ -13,10 +13,7 @@ pytestmark = pytest.mark.campaign
 
 @pytest.fixture(scope="module", autouse=True)
 def by_its_settings(standin_host):
-    """Whatever ran here before: its settings' own generation serves."""
-    for task in ("deploy.py", "tasks/restart_vllm.py"):
-        done = deploys.pyinfra(task, "-y", "--data", "force=yes", host=standin_host)
-        assert done.returncode == 0, done.stderr
+    deploys.serve_by_settings(standin_host)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
