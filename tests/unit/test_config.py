@@ -49,7 +49,10 @@ def run(repository: Path) -> Run:
     """Run pyinfra to its end, with nobody to answer its prompts."""
 
     def run_pyinfra(
-        *arguments: str, cwd: Path = repository, env: dict[str, str] | None = None
+        *arguments: str,
+        cwd: Path = repository,
+        env: dict[str, str] | None = None,
+        own_session: bool = False,
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [PYINFRA, *arguments],
@@ -61,6 +64,7 @@ def run(repository: Path) -> Run:
             text=True,
             timeout=LONGEST_RUN_S,
             check=False,
+            start_new_session=own_session,
         )
 
     return run_pyinfra

@@ -1,19 +1,15 @@
 """Facts that are asked together, seen by a user of the real pyinfra command."""
 
-import os
-import shutil
 import subprocess
-import sysconfig
-from pathlib import Path
 
 import pytest
 from pyinfra.api import StringCommand
 
 from tasks.shared.run import prefetch
+from tests.unit.test_config import repository
+from tests.unit.test_config import run as pyinfra
 
-REPOSITORY = Path(__file__).parents[2]
-PYINFRA = Path(sysconfig.get_path("scripts")) / "pyinfra"
-ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("PYINFRA_")}
+__all__ = ["pyinfra", "repository"]
 
 # A fact that says what is asked, and an operation that tells it and changes nothing.
 TELLS = """
@@ -34,24 +30,12 @@ def tell(script):
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(pyinfra, repository):
     """Deploy a file's text to this machine; its output, and how many commands were run on it."""
-    shutil.copy(REPOSITORY / "config.py", tmp_path)
-    (tmp_path / "tasks").symlink_to(REPOSITORY / "tasks")
 
     def deploy(text, option="-y", status=0):
-        (tmp_path / "deploy.py").write_text(TELLS + text)
-        done = subprocess.run(
-            [PYINFRA, "@local", "deploy.py", option, "-vvv"],
-            cwd=tmp_path,
-            env=ENVIRONMENT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        (repository / "deploy.py").write_text(TELLS + text)
+        done = pyinfra("@local", "deploy.py", option, "-vvv")
         assert done.returncode == status, done.stdout
         return done.stdout, done.stdout.count("[@local] >>> sh -c")
 

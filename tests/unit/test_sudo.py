@@ -4,7 +4,6 @@ import contextlib
 import os
 import pty
 import stat
-import subprocess
 
 import pytest
 
@@ -131,21 +130,10 @@ def test_a_wrong_password_is_said_in_one_line(run, task, bin_folder, repository)
     assert "Kernel" not in done.stdout
 
 
-def test_without_a_terminal_nobody_is_asked_for_a_password(task, bin_folder, repository):
+def test_without_a_terminal_nobody_is_asked_for_a_password(run, task, bin_folder):
     env = task()
     (bin_folder / "sudo").write_text(WRONG)
-    done = subprocess.run(
-        [PYINFRA, "own.py", "told.py", "-y"],
-        cwd=repository,
-        env=ENVIRONMENT | env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=60,
-        check=False,
-        start_new_session=True,
-    )
+    done = run("own.py", "told.py", "-y", env=env, own_session=True)
     assert done.returncode == 1, done.stdout
     assert (
         "[@local] sudo asks for a password, and there is no terminal to type it at" in done.stdout
